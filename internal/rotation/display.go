@@ -1,0 +1,142 @@
+package rotation
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/requeststate/operator/api/v1alpha1"
+)
+
+// display fills in all of status that people read and no rule does: phase, counts, derived times, conditions.
+func display(o Observation, d Decision, s *v1alpha1.RequestStateKeyStatus) {
+	s.ObservedGeneration = o.Key.Generation
+	s.Phase = v1alpha1.PhasePending
+	s.NextRotationTime = nil
+	if s.Keyring != nil && CheckRing(s.Keyring) == nil {
+		s.Phase = PhaseOf(s.Keyring)
+		for i := range s.Keyring.Keys {
+			k := &s.Keyring.Keys[i]
+			k.RetireAt = nil
+			if t, ok := RetireAt(k); ok {
+				k.RetireAt = at(t)
+			}
+		}
+		after := *o.Key
+		after.Status = *s
+		if due, ok := nextRotation(&after); ok && s.Phase == v1alpha1.PhaseStable {
+			s.NextRotationTime = at(due)
+		}
+	}
+	if o.Evidence != nil {
+		// Against the ring as it will be: who acknowledged the one before is no news of this one.
+		d.Census = Count(string(o.Key.UID), s.Keyring, o.Key.Spec.RevokedKeyIDs, o.Evidence)
+		displayConsumers(d.Census, s)
+	}
+	displayConditions(o, d, s)
+}
+
+func displayConsumers(c Census, s *v1alpha1.RequestStateKeyStatus) {
+	behind := make([]string, 0, v1alpha1.MaxBehindNames)
+	for _, l := range c.Behind[:min(len(c.Behind), v1alpha1.MaxBehindNames)] {
+		behind = append(behind, l.PodName)
+	}
+	s.Consumers = &v1alpha1.Consumers{
+		Summary:      c.Summary(),
+		Registered:   int32(c.Registered),        //nolint:gosec // a number of pods
+		Current:      int32(c.Current),           //nolint:gosec // a number of pods
+		Unregistered: int32(len(c.Unregistered)), //nolint:gosec // a number of pods
+		Behind:       behind,
+	}
+}
+
+// displayConditions sets the conditions by the rules of kstatus: Reconciling and Stalled are there only while they are true, and Ready is Unknown, not False,
+// before there has been a ring.
+func displayConditions(o Observation, d Decision, s *v1alpha1.RequestStateKeyStatus) {
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: bounded(message),
+			ObservedGeneration: o.Key.Generation, LastTransitionTime: *at(o.Now),
+		})
+	}
+
+	switch fault := ringFault(s.Keyring); {
+	case s.Keyring == nil && d.Stalled != nil && d.Stalled.Reason == v1alpha1.ReasonRingLost:
+		set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRingLost, d.Stalled.Message)
+	case s.Keyring == nil:
+		set(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonPending, "there is no ring yet: "+d.Reason)
+	case fault != nil:
+		set(v1alpha1.ConditionReady, metav1.ConditionFalse, fault.Reason, fault.Message)
+	default:
+		set(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRingAvailable, "the ring can be loaded, and its minting key is "+s.Keyring.MintingKeyID)
+	}
+
+	switch {
+	case s.Keyring == nil:
+		set(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonBootstrapping, d.Reason)
+	case s.Phase != v1alpha1.PhaseStable && s.Phase != v1alpha1.PhasePending:
+		set(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonRotating, "phase "+string(s.Phase)+": "+d.Reason)
+	default:
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionReconciling)
+	}
+
+	if d.Stalled != nil {
+		set(v1alpha1.ConditionStalled, metav1.ConditionTrue, d.Stalled.Reason, d.Stalled.Message)
+	} else {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionStalled)
+	}
+
+	if o.KMS != nil && o.KMS.Problem == "" {
+		set(v1alpha1.ConditionKMSAvailable, metav1.ConditionTrue, v1alpha1.ReasonKMSAvailable, "the last request to the KMS succeeded")
+	} else if o.KMS != nil {
+		set(v1alpha1.ConditionKMSAvailable, metav1.ConditionFalse, v1alpha1.ReasonKMSError, o.KMS.Problem)
+	}
+
+	switch c := d.Census; {
+	case o.Evidence == nil:
+		set(v1alpha1.ConditionConsumersCurrent, metav1.ConditionUnknown, v1alpha1.ReasonListFailed, d.Reason)
+	case c.Registered == 0 && len(c.NotJoined) == 0:
+		set(v1alpha1.ConditionConsumersCurrent, metav1.ConditionTrue, v1alpha1.ReasonNoConsumers, "no pod consumes this key at present")
+	case !c.AllCurrent():
+		set(v1alpha1.ConditionConsumersCurrent, metav1.ConditionFalse, v1alpha1.ReasonWaitingForConsumers, names(c.Behind))
+	case len(c.NotJoined) > 0:
+		set(v1alpha1.ConditionConsumersCurrent, metav1.ConditionFalse, v1alpha1.ReasonWaitingForConsumers, "not ready: "+names(c.NotJoined))
+	default:
+		set(v1alpha1.ConditionConsumersCurrent, metav1.ConditionTrue, v1alpha1.ReasonAllCurrent, c.Summary()+" consumers acknowledge the current ring")
+	}
+}
+
+func ringFault(ring *v1alpha1.Keyring) *RingFault {
+	if ring == nil {
+		return nil
+	}
+	return CheckRing(ring)
+}
+
+// bounded cuts a message to a length that events and conditions admit.
+func bounded(s string) string {
+	const limit = 1024
+	if len(s) > limit {
+		return s[:limit-3] + "..."
+	}
+	return s
+}
+
+// OnlyConsumersDiffer tells whether two states of status differ in nothing but the counts of consumers and the condition that words them. Such a difference is
+// written at most once in 30 s, so that a rollout of many pods does not write once a pod.
+func OnlyConsumersDiffer(a, b *v1alpha1.RequestStateKeyStatus) bool {
+	strip := func(s *v1alpha1.RequestStateKeyStatus) *v1alpha1.RequestStateKeyStatus {
+		s = s.DeepCopy()
+		s.Consumers = nil
+		s.Conditions = slices.DeleteFunc(s.Conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionConsumersCurrent })
+		for i := range s.Conditions {
+			if s.Conditions[i].Type == v1alpha1.ConditionReconciling || s.Conditions[i].Type == v1alpha1.ConditionStalled {
+				s.Conditions[i].Message = "" // it names the consumers that are waited for
+			}
+		}
+		return s
+	}
+	return equality.Semantic.DeepEqual(strip(a), strip(b))
+}
