@@ -1,0 +1,165 @@
+// Command manager runs the controller of RequestStateKeys. It never sees a data key in the clear where the KMS can make one wrapped, and reads no Secret.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/controllers"
+	"github.com/requeststate/operator/internal/kms"
+	"github.com/requeststate/operator/internal/kms/provider"
+)
+
+// version is set when the binary is linked.
+var version = "dev"
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=system,resources=leases,verbs=get;create;update
+
+type options struct {
+	kubeconfig              string
+	metricsAddress          string
+	healthAddress           string
+	leaderElect             bool
+	leaderElectionNamespace string
+	kmsAllow                []string
+	qps                     float32
+	burst                   int
+	concurrency             int
+	logLevel                string
+	logFormat               string
+	version                 bool
+}
+
+func main() {
+	o, err := parse(os.Args[1:])
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "manager: %v\nSee manager --help.\n", err)
+		os.Exit(2)
+	case o.version:
+		fmt.Println(version)
+		return
+	}
+	logger, err := newLogger(o)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "manager: %v\n", err)
+		os.Exit(2)
+	}
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
+		logger.Error(err, "the manager stopped")
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	f := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig file; default: $KUBECONFIG, else the service account of the pod")
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address on which /metrics is served; 0 turns it off")
+	f.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address on which /healthz and /readyz are served; 0 turns it off")
+	f.BoolVar(&o.leaderElect, "leader-elect", false, "let one of several managers work at a time; a loser only stands by. Correctness does not depend on it")
+	f.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the Lease; default: the namespace of the pod")
+	f.StringArrayVar(&o.kmsAllow, "kms-allow", nil, "NAMESPACE=ARN-GLOB: an AWS KMS key that RequestStateKeys of a namespace may use; repeatable; none: no limit")
+	f.Float32Var(&o.qps, "kube-api-qps", 50, "requests a second to the API server, sustained")
+	f.IntVar(&o.burst, "kube-api-burst", 100, "requests to the API server, at once")
+	f.IntVar(&o.concurrency, "max-concurrent-reconciles", 4, "number of RequestStateKeys reconciled at a time")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&o.logFormat, "log-format", "json", "json or text")
+	f.BoolVar(&o.version, "version", false, "print the version and exit")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: the manager takes flags only", f.Arg(0))
+	}
+	return o, nil
+}
+
+func newLogger(o options) (logr.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return logr.Logger{}, fmt.Errorf("--log-level %q: use debug, info, warn or error", o.logLevel)
+	}
+	handlerOptions := &slog.HandlerOptions{Level: level}
+	switch o.logFormat {
+	case "json":
+		return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, handlerOptions)), nil
+	case "text":
+		return logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, handlerOptions)), nil
+	default:
+		return logr.Logger{}, fmt.Errorf("--log-format %q: use json or text", o.logFormat)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+
+	config, err := restConfig(o)
+	if err != nil {
+		return err
+	}
+	var allow provider.Allow
+	for _, text := range o.kmsAllow {
+		rule, err := provider.ParseRule(text)
+		if err != nil {
+			return fmt.Errorf("--kms-allow %s: %w", text, err)
+		}
+		allow = append(allow, rule)
+	}
+	grace := 10 * time.Second
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         controllers.CacheOptions(),
+		Metrics:                       server.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:        o.healthAddress,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              "manager.requeststate.dev",
+		LeaderElectionNamespace:       o.leaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       &grace,
+	})
+	if err != nil {
+		return err
+	}
+	reconciler := &controllers.Reconciler{
+		Client:   mgr.GetClient(),
+		Live:     mgr.GetAPIReader(),
+		Recorder: mgr.GetEventRecorder("requeststate-manager"),
+		Wrappers: func(ctx context.Context, stanza v1alpha1.KMSSpec) (kms.Wrapper, error) {
+			return provider.New(ctx, stanza, "", provider.Options{Allow: allow})
+		},
+		Now: time.Now,
+	}
+	if err := reconciler.SetupWithManager(ctx, mgr, controllers.Options{MaxConcurrentReconciles: o.concurrency}); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
+		return err
+	}
+	ctrl.Log.Info("starting", "version", version)
+	return mgr.Start(ctx)
+}

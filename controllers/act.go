@@ -1,0 +1,62 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/internal/envelope"
+	"github.com/requeststate/operator/internal/kms"
+	"github.com/requeststate/operator/internal/rotation"
+)
+
+// kmsDeadline bounds one request to the KMS with all its attempts.
+const kmsDeadline = 30 * time.Second
+
+// act asks the KMS for what a decision needs and returns the status to write. If the KMS fails, the status says so, the decision becomes "not yet", and the error is
+// returned as well, for the back-off. A nil status means that nothing can be written.
+func (r *Reconciler) act(ctx context.Context, o *rotation.Observation, d *rotation.Decision) (*v1alpha1.RequestStateKeyStatus, error) {
+	var fresh *rotation.FreshKey
+	var kmsErr error
+	if d.Step.NeedsFreshKey() {
+		fresh, kmsErr = r.wrap(ctx, o.Key)
+		o.KMS = &rotation.KMSOutcome{}
+		if kmsErr != nil {
+			o.KMS.Problem = kmsErr.Error()
+			*d = rotation.Decision{Census: d.Census, Stalled: d.Stalled, Reason: "the step " + string(d.Step) + " waits for the KMS: " + kmsErr.Error()}
+			fresh = nil
+		}
+	}
+	status, err := rotation.Apply(*o, *d, fresh)
+	if err != nil {
+		return nil, err
+	}
+	return status, kmsErr
+}
+
+// wrap lets the KMS make and wrap a data key under a fresh id. What is not stored afterwards leaves nothing behind.
+func (r *Reconciler) wrap(ctx context.Context, key *v1alpha1.RequestStateKey) (*rotation.FreshKey, error) {
+	ctx, cancel := context.WithTimeout(ctx, kmsDeadline)
+	defer cancel()
+	id := envelope.NewKeyID().String()
+	start := r.Now()
+	wrapper, err := r.Wrappers(ctx, key.Spec.KMS)
+	var wrapped kms.Wrapped
+	if err == nil {
+		wrapped, err = wrapper.GenerateWrapped(ctx, kms.EncryptionContext{Namespace: key.Namespace, Name: key.Name, KeyID: id})
+	}
+	measureKMS(err, r.Now().Sub(start))
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("the KMS did not wrap a key", "code", kms.CodeOf(err))
+		return nil, err
+	}
+	return &rotation.FreshKey{
+		ID:          id,
+		Epoch:       envelope.NewKeyID().String(), // 8 random bytes in the same form
+		WrappedKey:  wrapped.Blob,
+		ResolvedARN: wrapped.ResolvedARN,
+		KMS:         *key.Spec.KMS.DeepCopy(),
+	}, nil
+}

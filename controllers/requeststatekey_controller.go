@@ -1,0 +1,124 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/internal/kms"
+	"github.com/requeststate/operator/internal/rotation"
+)
+
+// +kubebuilder:rbac:groups=requeststate.dev,resources=requeststatekeys,verbs=get;list;watch
+// +kubebuilder:rbac:groups=requeststate.dev,resources=requeststatekeys/status,verbs=update
+// +kubebuilder:rbac:groups=requeststate.dev,resources=keyringreports,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Wrappers returns the Wrapper for the KMS that a spec names.
+type Wrappers func(ctx context.Context, stanza v1alpha1.KMSSpec) (kms.Wrapper, error)
+
+// Reconciler reconciles RequestStateKeys. It is safe for concurrent use; the manager never reconciles one object twice at a time.
+type Reconciler struct {
+	// Client reads from the manager's caches and writes to the API server.
+	Client client.Client
+	// Live reads from the API server, consistently and uncached.
+	Live client.Reader
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// Wrappers finds the KMS.
+	Wrappers Wrappers
+	// Now is the clock.
+	Now func() time.Time
+
+	pace pacer
+}
+
+// conflictDelay is how long to wait after a conflict, so that caches can catch up with the write that won.
+const conflictDelay = 100 * time.Millisecond
+
+// Reconcile observes one key, decides on one step, and takes it.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	key := &v1alpha1.RequestStateKey{}
+	if err := r.Client.Get(ctx, req.NamespacedName, key); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !key.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+
+	observation := r.observeCached(ctx, key)
+	decision := rotation.Plan(observation)
+	if decision.Step != rotation.StepNone || decision.Confirm {
+		live, err := r.observeLive(ctx, req.NamespacedName)
+		if err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+		observation = *live
+		decision = rotation.Plan(observation)
+	}
+
+	status, kmsErr := r.act(ctx, &observation, &decision)
+	if status == nil {
+		return ctrl.Result{}, kmsErr
+	}
+	written, wait, err := r.write(ctx, observation, status)
+	switch {
+	case apierrors.IsConflict(err):
+		// Somebody else wrote since we looked. What we decided may no longer be right, so it is dropped, not retried.
+		log.FromContext(ctx).V(1).Info("status changed meanwhile, decision dropped", "step", decision.Step)
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	case err != nil:
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	case written:
+		r.tell(ctx, observation.Key, status, decision)
+	}
+	r.measure(observation.Key, status)
+	if kmsErr != nil {
+		return ctrl.Result{}, kmsErr
+	}
+	return ctrl.Result{RequeueAfter: soonest(decision.RequeueAfter, wait)}, nil
+}
+
+// write stores a status, if it differs from the one that was observed, under the resourceVersion of the observed object. wait is how long a difference in
+// nothing but the counts of consumers has yet to wait.
+func (r *Reconciler) write(ctx context.Context, o rotation.Observation, status *v1alpha1.RequestStateKeyStatus) (written bool, wait time.Duration, err error) {
+	if equality.Semantic.DeepEqual(&o.Key.Status, status) {
+		return false, 0, nil
+	}
+	name := client.ObjectKeyFromObject(o.Key)
+	if rotation.OnlyConsumersDiffer(&o.Key.Status, status) {
+		if wait := r.pace.wait(name, o.Now); wait > 0 {
+			return false, wait, nil
+		}
+	}
+	updated := o.Key.DeepCopy()
+	updated.Status = *status
+	if err := r.Client.Status().Update(ctx, updated); err != nil {
+		return false, 0, err
+	}
+	r.pace.wrote(name, o.Now)
+	return true, 0, nil
+}
+
+// soonest returns the shorter of two delays of which 0 means "never".
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// consumes returns the name of the key whose label the pod carries, or "".
+func consumes(pod *corev1.Pod) string { return pod.Labels[v1alpha1.LabelKey] }

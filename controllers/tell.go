@@ -1,0 +1,83 @@
+package controllers
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/internal/rotation"
+)
+
+// Reasons of events. Each is emitted on a transition, never while a state lasts.
+const (
+	eventRotationStarted = "RotationStarted"
+	eventKeyMinting      = "KeyMinting"
+	eventKeyRetired      = "KeyRetired"
+	eventStalled         = "RotationStalled"
+	eventResumed         = "RotationResumed"
+	eventKMSUnavailable  = "KMSUnavailable"
+)
+
+// tell says what a write changed: one line of audit log for each change of a ring, and events for people. It is called only after the write was stored.
+func (r *Reconciler) tell(ctx context.Context, key *v1alpha1.RequestStateKey, after *v1alpha1.RequestStateKeyStatus, d rotation.Decision) {
+	before := &key.Status
+	if d.Step.ChangesRing() {
+		log.FromContext(ctx).Info("ring changed", "audit", true, "step", d.Step, "why", d.Reason,
+			"trigger", rotationReason(before, after), "before", describe(before.Keyring), "after", describe(after.Keyring))
+	} else if d.Step != rotation.StepNone {
+		log.FromContext(ctx).Info("ring bookkeeping", "step", d.Step, "why", d.Reason)
+	}
+
+	switch d.Step {
+	case rotation.StepBootstrap, rotation.StepMintNew:
+		r.event(key, corev1.EventTypeNormal, eventKeyMinting, "key "+after.Keyring.MintingKeyID+" mints: "+d.Reason)
+	case rotation.StepVerifyNew:
+		r.event(key, corev1.EventTypeNormal, eventRotationStarted, "a new key is to be verified everywhere: "+d.Reason)
+	case rotation.StepRetireOld:
+		r.event(key, corev1.EventTypeNormal, eventKeyRetired, "key "+d.KeyID+" left the ring: "+d.Reason)
+	}
+
+	was, is := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionStalled), meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionStalled)
+	switch {
+	case is != nil && (was == nil || was.Reason != is.Reason):
+		r.event(key, corev1.EventTypeWarning, eventStalled, is.Reason+": "+is.Message)
+	case is == nil && was != nil:
+		r.event(key, corev1.EventTypeNormal, eventResumed, "no longer stalled: "+d.Reason)
+	}
+	if meta.IsStatusConditionFalse(after.Conditions, v1alpha1.ConditionKMSAvailable) && !meta.IsStatusConditionFalse(before.Conditions, v1alpha1.ConditionKMSAvailable) {
+		r.event(key, corev1.EventTypeWarning, eventKMSUnavailable, meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionKMSAvailable).Message)
+	}
+}
+
+func (r *Reconciler) event(key *v1alpha1.RequestStateKey, kind, reason, note string) {
+	const limit = 1024 // of an event's note
+	if len(note) > limit {
+		note = note[:limit-3] + "..."
+	}
+	r.Recorder.Eventf(key, nil, kind, reason, "Rotate", "%s", note)
+}
+
+// rotationReason says why the rotation under way started, before or after a step.
+func rotationReason(before, after *v1alpha1.RequestStateKeyStatus) string {
+	for _, s := range []*v1alpha1.RequestStateKeyStatus{after, before} {
+		if s.Rotation != nil {
+			return s.Rotation.Reason
+		}
+	}
+	return ""
+}
+
+// describe gives an auditor the ring in a few words. Ids are public; wrapped keys are left out, being of no use to a reader.
+func describe(ring *v1alpha1.Keyring) map[string]any {
+	if ring == nil {
+		return nil
+	}
+	ids := make([]string, len(ring.Keys))
+	for i := range ring.Keys {
+		ids[i] = ring.Keys[i].ID
+	}
+	return map[string]any{"epoch": ring.Epoch, "generation": ring.Generation, "minting": ring.MintingKeyID, "keys": ids}
+}
