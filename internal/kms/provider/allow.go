@@ -1,0 +1,112 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/requeststate/operator/internal/envelope"
+	"github.com/requeststate/operator/internal/kms"
+)
+
+// Allow limits which namespace may use which AWS keys. A controller has one
+// AWS identity for all namespaces; without a limit whoever may create a
+// RequestStateKey anywhere makes that identity use any key it can. An empty
+// list allows everything; otherwise what no rule allows is refused.
+type Allow []Rule
+
+// A Rule allows a namespace the keys whose ARN matches a glob.
+type Rule struct {
+	// Namespace is the name of one namespace, or "*" for all.
+	Namespace string
+	// ARN is a glob over the whole key ARN, never an alias's: "*" stands for
+	// any characters, also none, also ":" and "/".
+	ARN string
+}
+
+// ParseRule parses NAMESPACE=ARN-GLOB.
+func ParseRule(s string) (Rule, error) {
+	ns, arn, ok := strings.Cut(s, "=")
+	switch {
+	case !ok || ns == "" || arn == "":
+		return Rule{}, errors.New("want NAMESPACE=ARN-GLOB, for example prod=arn:aws:kms:eu-west-1:111122223333:key/*")
+	case ns != "*" && strings.Contains(ns, "*"):
+		return Rule{}, errors.New("a namespace is a whole name, or * for all")
+	case !strings.HasPrefix(arn, "arn:") && !strings.HasPrefix(arn, "*"):
+		return Rule{}, errors.New("the glob is matched with a key's whole ARN: begin it with arn: or *")
+	case strings.Contains(arn, ":alias/"):
+		return Rule{}, errors.New("the glob is matched with a key's ARN, which never holds :alias/: name the key behind the alias")
+	}
+	return Rule{Namespace: ns, ARN: arn}, nil
+}
+
+// Allows tells whether namespace may use the key with this ARN.
+func (a Allow) Allows(namespace, arn string) bool {
+	if len(a) == 0 {
+		return true
+	}
+	for _, r := range a {
+		if (r.Namespace == "*" || r.Namespace == namespace) && glob(r.ARN, arn) {
+			return true
+		}
+	}
+	return false
+}
+
+// glob tells whether s matches pattern, in which "*" stands for any text.
+func glob(pattern, s string) bool {
+	head, rest, star := strings.Cut(pattern, "*")
+	s, ok := strings.CutPrefix(s, head)
+	if !ok || !star {
+		return ok && s == ""
+	}
+	for {
+		var part string
+		part, rest, star = strings.Cut(rest, "*")
+		if !star {
+			return strings.HasSuffix(s, part)
+		}
+		i := strings.Index(s, part)
+		if i < 0 {
+			return false
+		}
+		s = s[i+len(part):]
+	}
+}
+
+// limited is a Wrapper under an Allow list.
+type limited struct {
+	kms.Wrapper
+	allow Allow
+	keyID string
+}
+
+// GenerateWrapped refuses before the request if the key is named by its ARN.
+// What an alias or a key id stands for is known only from the answer; what was
+// wrapped is then dropped, and nothing is left of it but a line in CloudTrail.
+func (l *limited) GenerateWrapped(ctx context.Context, ec kms.EncryptionContext) (kms.Wrapped, error) {
+	if strings.HasPrefix(l.keyID, "arn:") && strings.Contains(l.keyID, ":key/") && !l.allow.Allows(ec.Namespace, l.keyID) {
+		return kms.Wrapped{}, notAllowed()
+	}
+	w, err := l.Wrapper.GenerateWrapped(ctx, ec)
+	if err != nil {
+		return kms.Wrapped{}, err
+	}
+	if !l.allow.Allows(ec.Namespace, w.ResolvedARN) {
+		return kms.Wrapped{}, notAllowed()
+	}
+	return w, nil
+}
+
+// Unwrap refuses keys that the namespace may not use.
+func (l *limited) Unwrap(ctx context.Context, w kms.Wrapped, ec kms.EncryptionContext) (envelope.DataKey, error) {
+	if !l.allow.Allows(ec.Namespace, w.ResolvedARN) {
+		return envelope.DataKey{}, notAllowed()
+	}
+	return l.Wrapper.Unwrap(ctx, w, ec)
+}
+
+func notAllowed() error {
+	return kms.NewError(kms.Alert, "kms", kms.CodeNotAllowed,
+		"this namespace may not use this AWS KMS key: name an allowed key, or have the operator's --kms-allow extended", nil)
+}
