@@ -1,0 +1,175 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/requeststate/operator/internal/envelope"
+)
+
+// Defaults for fields of Config that are zero.
+const (
+	DefaultMaxStateBytes       = 65536
+	DefaultMaxBodyBytes        = 4194304
+	DefaultResponseBufferBytes = 1048576
+	DefaultMaxConcurrent       = 256
+	DefaultMaxStreams          = 4096
+	DefaultBodyIdleTimeout     = 30 * time.Second
+)
+
+// A Sealer seals and opens states under the ring that is held at the moment. It
+// is safe for concurrent use.
+type Sealer interface {
+	// Ready reports whether a ring has been joined. Before, nothing is served.
+	Ready() bool
+	// Seal returns a token for the state. Its errors may be logged.
+	Seal(ctx context.Context, b envelope.Binding, state []byte) (envelope.Sealed, error)
+	// Open returns the state of a token. A token that does not open gives an
+	// *envelope.Refusal. Its errors may be logged.
+	Open(ctx context.Context, b envelope.Binding, token string) (envelope.Opened, error)
+}
+
+// Principals tell who makes a request. They are safe for concurrent use.
+type Principals interface {
+	// Principal returns the digest of the principal, zeros for a request that
+	// is to be unbound. An error makes opening the refusal and sealing an
+	// internal error; it must not hold credentials. It is called once for an
+	// exchange that has a carrier.
+	Principal(r *http.Request) ([32]byte, error)
+}
+
+// Hooks are called for metrics. Each may be nil; they are called concurrently.
+type Hooks struct {
+	// Opened is called for each state of a request with "ok" or the cause of
+	// its refusal.
+	Opened func(result string, took time.Duration)
+	// Sealed is called for each sealing that was tried.
+	Sealed func(ok bool, took time.Duration)
+}
+
+// Config is what a Proxy is made of. Zero limits are the defaults above.
+type Config struct {
+	// Upstream is the server's scheme and authority; it has no path.
+	Upstream *url.URL
+	// Sealer holds the ring.
+	Sealer Sealer
+	// Principals bind tokens to who asked; nil leaves all of them unbound.
+	Principals Principals
+	// MaxStateBytes bounds the state of an answer, as WTF-8.
+	MaxStateBytes int
+	// MaxBodyBytes bounds a JSON request body.
+	MaxBodyBytes int64
+	// ResponseBufferBytes bounds the JSON answer to a carrier, and one event
+	// of any event stream. A longer answer is replaced by an internal error; a
+	// longer event aborts the stream.
+	ResponseBufferBytes int
+	// MaxConcurrent bounds the exchanges whose answer has not begun to
+	// stream; one more is answered 503.
+	MaxConcurrent int
+	// MaxStreams bounds the event streams.
+	MaxStreams int
+	// BodyIdleTimeout bounds the gap between two reads of a request body.
+	// Answers have no timeout: thinking may take as long as it likes.
+	BodyIdleTimeout time.Duration
+	// PassthroughPaths are raw paths whose traffic passes unread, both ways:
+	// equal, or below it if the path ends in "/".
+	PassthroughPaths []string
+	// Logger takes causes of refusals and faults; nil discards them.
+	Logger *slog.Logger
+	// Hooks are called for metrics.
+	Hooks Hooks
+	// Transport reaches Upstream; nil makes one. It must not decompress, nor
+	// follow a proxy of the environment.
+	Transport http.RoundTripper
+}
+
+// A Proxy is an http.Handler that serves one upstream. It is safe for concurrent
+// use and never closes idle connections of its own accord. The http.Server
+// around it should set ReadHeaderTimeout and no other timeout.
+type Proxy struct {
+	config      Config
+	transport   http.RoundTripper
+	passthrough *httputil.ReverseProxy
+	active      slots
+	streams     slots
+}
+
+// New returns a Proxy, or an error that names the field that is wrong.
+func New(c Config) (*Proxy, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	c.setDefaults()
+	p := &Proxy{
+		config:    c,
+		transport: c.Transport,
+		active:    make(slots, c.MaxConcurrent),
+		streams:   make(slots, c.MaxStreams),
+	}
+	if p.transport == nil {
+		p.transport = newTransport()
+	}
+	p.passthrough = p.newPassthrough()
+	return p, nil
+}
+
+func (c *Config) check() error {
+	u := c.Upstream
+	switch {
+	case u == nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("proxy: Upstream must be http://host:port")
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return errors.New("proxy: Upstream must have no path, query, fragment or user")
+	case c.Sealer == nil:
+		return errors.New("proxy: Sealer is missing")
+	case c.MaxStateBytes < 0 || c.MaxBodyBytes < 0 || c.ResponseBufferBytes < 0 || c.MaxConcurrent < 0 || c.MaxStreams < 0:
+		return errors.New("proxy: a limit is negative")
+	}
+	for _, path := range c.PassthroughPaths {
+		if !strings.HasPrefix(path, "/") || !isPlainPath(path) {
+			return fmt.Errorf("proxy: PassthroughPaths: %q can match no request", path)
+		}
+	}
+	return nil
+}
+
+func (c *Config) setDefaults() {
+	setDefault(&c.MaxStateBytes, DefaultMaxStateBytes)
+	setDefault(&c.MaxBodyBytes, DefaultMaxBodyBytes)
+	setDefault(&c.ResponseBufferBytes, DefaultResponseBufferBytes)
+	setDefault(&c.MaxConcurrent, DefaultMaxConcurrent)
+	setDefault(&c.MaxStreams, DefaultMaxStreams)
+	setDefault(&c.BodyIdleTimeout, DefaultBodyIdleTimeout)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Slots count what goes on at once.
+type slots chan struct{}
+
+// take takes a slot without waiting, and reports whether one was free.
+func (s slots) take() bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s slots) release() { <-s }

@@ -1,0 +1,112 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// newTransport returns a transport for a server next door: no proxy from the
+// environment, no compression of its own, no limit on how long the server thinks.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
+	return &http.Transport{
+		DialContext:         dialer.DialContext,
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     60 * time.Second,
+	}
+}
+
+// outgoing returns the request to send upstream. If the client hangs up, it is
+// canceled.
+func (p *Proxy) outgoing(r *http.Request, body payload) *http.Request {
+	out := (&http.Request{
+		Method: r.Method,
+		URL:    p.target(r),
+		Header: r.Header.Clone(),
+	}).WithContext(r.Context())
+	body.attach(out)
+	removeHopByHop(out.Header)
+	// What is compressed cannot be judged.
+	out.Header.Set("Accept-Encoding", "identity")
+	if _, given := out.Header["User-Agent"]; !given {
+		out.Header["User-Agent"] = nil // or net/http would send its own
+	}
+	rewriteHost(out, r.Host)
+	return out
+}
+
+func (b payload) attach(out *http.Request) {
+	switch {
+	case b.stream != nil:
+		out.Body, out.ContentLength = b.stream, b.length
+	case b.bytes != nil:
+		out.ContentLength = int64(len(b.bytes))
+		// With GetBody the transport can send again what a connection
+		// that had idled out never took.
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.bytes)), nil }
+		out.Body, _ = out.GetBody()
+	}
+}
+
+// target returns the URL that has the request's path and query as they came, on
+// upstream's authority.
+func (p *Proxy) target(r *http.Request) *url.URL {
+	target := &url.URL{
+		Scheme:     p.config.Upstream.Scheme,
+		Host:       p.config.Upstream.Host,
+		Path:       r.URL.Path,
+		RawPath:    r.URL.RawPath,
+		RawQuery:   r.URL.RawQuery,
+		ForceQuery: r.URL.ForceQuery,
+	}
+	raw, _, _ := strings.Cut(r.RequestURI, "?")
+	// An opaque part is sent as it is, unless it begins with two slashes.
+	if strings.HasPrefix(raw, "/") && !strings.HasPrefix(raw, "//") {
+		target.Path, target.RawPath, target.Opaque = "", "", raw
+	}
+	return target
+}
+
+// rewriteHost names upstream's own authority: server libraries refuse a foreign
+// Host on loopback, against DNS rebinding.
+func rewriteHost(out *http.Request, original string) {
+	out.Host = ""
+	out.Header.Set("X-Forwarded-Host", original)
+}
+
+// hopByHop are the headers that end at each hop, besides those that Connection
+// names.
+var hopByHop = []string{
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Http2-Settings",
+}
+
+func removeHopByHop(h http.Header) {
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				h.Del(name)
+			}
+		}
+	}
+	for _, name := range hopByHop {
+		h.Del(name)
+	}
+}
+
+// dialCause describes why upstream did not answer. Only errors of the network are
+// quoted: those of the protocol hold bytes of the answer.
+func dialCause(err error) string {
+	var network *net.OpError
+	if errors.As(err, &network) {
+		return network.Error()
+	}
+	return "no valid HTTP answer"
+}

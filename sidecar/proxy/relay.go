@@ -1,0 +1,199 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/requeststate/operator/internal/mrtr"
+)
+
+// relay passes upstream's answer on: an event stream event by event, the answer
+// to a carrier once it is judged, anything else as it comes.
+func (x *exchange) relay(res *http.Response) {
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		x.log("upstream changed the protocol unasked")
+		answerBadGateway(x.w, x.id(), "Upstream changed the protocol")
+		return
+	}
+	judge := mrtr.NewExchange(x.request, x.seal, func(f mrtr.Fault) {
+		x.faulty = true
+		x.log("response replaced", "cause", string(f))
+	})
+	stream := isEventStream(res.Header)
+	judged := hasBody(x.r, res) && (stream || judge.Carries())
+	switch {
+	case !judged:
+		x.copyHeader(res)
+		x.w.WriteHeader(res.StatusCode)
+		x.copyBody(x.w, res)
+	case !isIdentity(res.Header):
+		x.log("answer compressed despite identity")
+		x.answerUnjudged(judge)
+	case stream:
+		x.relayEvents(res, judge)
+	default:
+		x.relayJSON(res, judge)
+	}
+}
+
+// hasBody reports whether the answer can have a body at all.
+func hasBody(r *http.Request, res *http.Response) bool {
+	return r.Method != http.MethodHead && res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified
+}
+
+// isEventStream reports whether some client takes the answer for an event stream.
+// Clients look for the type at the beginning of the header, or anywhere in it.
+func isEventStream(h http.Header) bool {
+	for _, line := range h["Content-Type"] {
+		if strings.Contains(strings.ToLower(line), "text/event-stream") {
+			return true
+		}
+	}
+	return false
+}
+
+func isIdentity(h http.Header) bool {
+	for _, line := range h["Content-Encoding"] {
+		if line = strings.TrimSpace(line); line != "" && !strings.EqualFold(line, "identity") {
+			return false
+		}
+	}
+	return true
+}
+
+// answerUnjudged answers in the place of what could not be judged. Some clients
+// drop the body of a 5xx, hence the 200; but no message asked for a GET stream.
+func (x *exchange) answerUnjudged(judge *mrtr.Exchange) {
+	if judge.Carries() {
+		answer(x.w, http.StatusOK, judge.Internal())
+		return
+	}
+	answer(x.w, http.StatusBadGateway, judge.Internal())
+}
+
+// relayJSON holds the answer to a carrier until it is whole, judges it, and passes
+// it on with its length. An answer beyond the buffer that could be a message is
+// replaced; one that could not be streams.
+func (x *exchange) relayJSON(res *http.Response, judge *mrtr.Exchange) {
+	held, err := io.ReadAll(io.LimitReader(res.Body, int64(x.proxy.config.ResponseBufferBytes)+1))
+	if err != nil {
+		x.unreachable(err)
+		return
+	}
+	if len(held) > x.proxy.config.ResponseBufferBytes {
+		x.relayLong(res, judge, held)
+		return
+	}
+	edits := judge.Edits(held)
+	text := mrtr.Replace(held, edits...)
+	x.copyHeader(res)
+	x.copyTrailer(res)
+	h, status := x.w.Header(), res.StatusCode
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	if len(edits) > 0 {
+		for _, name := range digestHeaders {
+			h.Del(name)
+		}
+	}
+	if x.faulty {
+		// The answer is ours now, and some clients drop the body of a 5xx.
+		h.Set("Content-Type", "application/json")
+		status = http.StatusOK
+	}
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(text)
+}
+
+// digestHeaders are no longer true of a body with a sealed state in it.
+var digestHeaders = []string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5"}
+
+func (x *exchange) relayLong(res *http.Response, judge *mrtr.Exchange, held []byte) {
+	if mrtr.LooksLikeJSON(held) || len(bytes.TrimSpace(held)) == 0 {
+		x.log("answer longer than --response-buffer-bytes")
+		x.answerUnjudged(judge)
+		return
+	}
+	x.copyHeader(res)
+	x.w.WriteHeader(res.StatusCode)
+	res.Body = bufferedBody{io.MultiReader(bytes.NewReader(held), res.Body), res.Body}
+	x.copyBody(x.w, res)
+}
+
+// relayEvents passes an event stream on. Each event is flushed at once. A stream
+// holds no slot of the exchanges once its headers are sent.
+func (x *exchange) relayEvents(res *http.Response, judge *mrtr.Exchange) {
+	if !x.becomeStream() {
+		answerUnavailable(x.w, x.id(), "Too many streams")
+		return
+	}
+	x.copyHeader(res)
+	x.w.Header().Del("Content-Length") // sealed, an event is longer
+	x.w.WriteHeader(res.StatusCode)
+	control := http.NewResponseController(x.w)
+	if err := control.Flush(); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	events := mrtr.NewEventWriter(x.w, control.Flush, judge.Edits, x.proxy.config.ResponseBufferBytes)
+	x.copyBody(events, res)
+	if err := events.Close(); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// copyHeader copies the end-to-end headers of the answer.
+func (x *exchange) copyHeader(res *http.Response) {
+	removeHopByHop(res.Header)
+	h := x.w.Header()
+	for name, values := range res.Header {
+		h[name] = values
+	}
+	// An absent header stays absent: net/http would guess one.
+	for _, name := range []string{"Content-Type", "Date"} {
+		if _, given := res.Header[name]; !given {
+			h[name] = nil
+		}
+	}
+}
+
+// copyBody streams the answer, each piece flushed at once. Where it cannot go on
+// it aborts the connection: the client must not take half an answer for a whole.
+func (x *exchange) copyBody(w io.Writer, res *http.Response) {
+	control := http.NewResponseController(x.w)
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := res.Body.Read(buffer)
+		if n > 0 {
+			if _, err := w.Write(buffer[:n]); err != nil {
+				x.abort(err)
+			}
+			if w == io.Writer(x.w) {
+				_ = control.Flush() // the next write tells
+			}
+		}
+		if err == io.EOF {
+			x.copyTrailer(res)
+			return
+		}
+		if err != nil {
+			x.abort(err)
+		}
+	}
+}
+
+// copyTrailer copies the trailer, which is known once the body has been read.
+func (x *exchange) copyTrailer(res *http.Response) {
+	for name, values := range res.Trailer {
+		x.w.Header()[http.TrailerPrefix+name] = values
+	}
+}
+
+func (x *exchange) abort(err error) {
+	if errors.Is(err, mrtr.ErrEventTooLong) {
+		x.log("event longer than --response-buffer-bytes")
+	}
+	panic(http.ErrAbortHandler)
+}

@@ -1,0 +1,320 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+const plainAnswer = `{"id":1,"result":{"requestState":"plain-secret"}}`
+
+func TestAnswersThatCannotBeSealed(t *testing.T) {
+	carrier := call(`1`, "t", `{}`, `null`)
+	for _, c := range []struct{ name, contentType, encoding, answer, want string }{
+		{"another id", "application/json", "", `{"id":2,"result":{"requestState":"plain-secret"}}`, rpcError(`2`, internal)},
+		{"duplicate keys", "application/json", "", `{"id":1,"result":{"requestState":"plain-secret","x":1,"x":2}}`, rpcError(`1`, internal)},
+		{"no string", "application/json", "", `{"id":1,"result":{"requestState":["plain-secret"]}}`, rpcError(`1`, internal)},
+		{"too large", "application/json", "", `{"id":1,"result":{"requestState":"` + strings.Repeat("plain-secret", 6000) + `"}}`, rpcError(`1`, internal)},
+		{"nearly JSON", "application/json", "", `{"id":1,"result":{"requestState":"plain-secret","x":NaN}}`, rpcError(`1`, internal)},
+		{"another media type", "text/plain", "", `{"id":2,"result":{"requestState":"plain-secret"}}`, rpcError(`2`, internal)},
+		{"no media type", "", "", `{"id":2,"result":{"requestState":"plain-secret"}}`, rpcError(`2`, internal)},
+		{"compressed", "application/json", "gzip", plainAnswer, rpcError(`1`, internal)},
+		{"compressed stream", "text/event-stream", "br", "data: " + plainAnswer + "\n\n", rpcError(`1`, internal)},
+		{"beyond the buffer", "application/json", "", `{"id":1,"result":{"x":"` + strings.Repeat("x", DefaultResponseBufferBytes) + `","requestState":"plain-secret"}}`, rpcError(`1`, internal)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+				if c.encoding != "" {
+					w.Header().Set("Content-Encoding", c.encoding)
+				}
+				w.Header().Set("Content-Digest", "of the plain text")
+				answering(c.contentType, c.answer)(w, r)
+			})
+			got := b.post(carrier)
+			b.want(got, 200, c.want)
+			if got.header.Get("Content-Encoding") != "" || got.header.Get("Content-Digest") != "" {
+				t.Errorf("header of the old body: %v", got.header)
+			}
+			if strings.Contains(b.logged(), "plain-secret") || !strings.Contains(b.logged(), "level=WARN") {
+				t.Errorf("log: %s", b.logged())
+			}
+		})
+	}
+	b := newBench(t, answering("application/json", plainAnswer))
+	b.sealer.broken.Store(true)
+	b.want(b.post(carrier), 200, rpcError(`1`, internal))
+}
+
+func TestAnswersThatPass(t *testing.T) {
+	carrier := call(`1`, "t", `{}`, `null`)
+	long := strings.Repeat("x", 2*DefaultResponseBufferBytes)
+	for _, c := range []struct{ name, request, contentType, answer string }{
+		{"no state", carrier, "application/json", `{"id":1,"result":{"x":1.50}}` + "\n"},
+		{"text", carrier, "text/plain", "requestState"},
+		{"HTML", carrier, "text/html", `<script>"\u0041requestState"</script>`},
+		{"long text", carrier, "text/plain", long},
+		{"empty", carrier, "", ""},
+		{"not a carrier", `{"id":1,"method":"tools/list"}`, "application/json", plainAnswer},
+		{"not a carrier, long", `{"id":1,"method":"tools/list"}`, "application/json", `{"x":"` + long + `"}`},
+	} {
+		b := newBench(t, answering(c.contentType, c.answer))
+		if got := b.post(c.request); got.status != 200 || got.body != c.answer || got.header.Get("Content-Type") != c.contentType {
+			t.Errorf("%s: %d %.100s %q", c.name, got.status, got.body, got.header)
+		}
+	}
+	for _, status := range []int{202, 204, 404, 500} {
+		b := newBench(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+		if got := b.post(carrier); got.status != status || got.body != "" {
+			t.Errorf("%d: %+v", status, got)
+		}
+	}
+}
+
+func TestBatchAnswer(t *testing.T) {
+	b := newBench(t, answering("application/json", `[{"id":"1","result":{"requestState":"b"}} , {"id":1,"result":{"requestState":"a"}}, {"id":9,"result":{"requestState":"c"}}]`))
+	got := b.post(`[` + call(`1`, "one", `{}`, `null`) + `,` + call(`"1"`, "two", `{}`, `null`) + `]`)
+	parts := strings.Split(strings.Trim(got.body, "[]"), ",")
+	if len(parts) < 2 || !strings.HasSuffix(got.body, rpcError(`9`, internal)+"]") {
+		t.Fatalf("%s", got.body)
+	}
+	for i, tool := range []string{"two", "one"} {
+		_, rest, _ := strings.Cut(strings.Split(got.body, `"id":`)[i+1], `"requestState":"`)
+		token, _, _ := strings.Cut(rest, `"`)
+		if _, err := b.sealer.ring.Open(time.Now(), binding(t, tool, `{}`), token); err != nil {
+			t.Errorf("%s: %v", tool, err)
+		}
+	}
+}
+
+// Any event stream is judged, whatever asked for it.
+func TestEventStreamsOfOtherRequests(t *testing.T) {
+	events := ": hi\n\ndata: " + plainAnswer + "\n\nid: 3\ndata: {\"method\":\"x\"}\n\n"
+	want := ": hi\n\ndata: " + rpcError(`1`, internal) + "\n\nid: 3\ndata: {\"method\":\"x\"}\n\n"
+	for _, contentType := range []string{"text/event-stream", "Text/Event-Stream; charset=utf-8", "text/plain, text/event-stream"} {
+		b := newBench(t, answering(contentType, events))
+		for _, got := range []reply{b.do("GET", "/mcp", ""), b.post(`{"id":2,"method":"ping"}`), b.post(`a=b`, "Content-Type", "application/x-www-form-urlencoded")} {
+			if got.status != 200 || got.body != want {
+				t.Errorf("%s: %d %q", contentType, got.status, got.body)
+			}
+		}
+	}
+	compressed := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		answering("text/event-stream", events)(w, r)
+	})
+	compressed.wantRPCError(compressed.do("GET", "/mcp", ""), 502, `null`, "-32603")
+}
+
+func TestSealingFailureInAStreamIsAnEvent(t *testing.T) {
+	b := newBench(t, answering("text/event-stream", "event: message\nid: 4\ndata: "+plainAnswer+"\n\n"))
+	b.sealer.broken.Store(true)
+	got := b.post(call(`1`, "t", `{}`, `null`))
+	if want := "event: message\nid: 4\ndata: " + rpcError(`1`, internal) + "\n\n"; got.status != 200 || got.body != want {
+		t.Errorf("%d %q", got.status, got.body)
+	}
+}
+
+// Each event arrives before the next one is sent.
+func TestEventsAreFlushedAtOnce(t *testing.T) {
+	next := make(chan string)
+	b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		control := http.NewResponseController(w)
+		_ = control.Flush()
+		for event := range next {
+			_, _ = io.WriteString(w, event)
+			_ = control.Flush()
+		}
+	})
+	res, err := http.Post(b.url, "application/json", strings.NewReader(call(`1`, "t", `{}`, `null`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	for _, event := range []string{": keep-alive\n", "data: 1\n\n", "data: 2\r\n\r", "\ndata: 3\r\r", ":\n\n"} {
+		next <- event
+		got := make([]byte, len(event))
+		if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != event {
+			t.Fatalf("%q, %v; want %q", got, err, event)
+		}
+	}
+	next <- "data: {\"id\":1,\"result\":{\"requestState\":\"plain\"}}\n\n"
+	line, err := bufio.NewReader(res.Body).ReadString('}')
+	if err != nil || !strings.HasPrefix(line, `data: {"id":1,"result":{"requestState":"rsk1.`) {
+		t.Errorf("%q, %v", line, err)
+	}
+	close(next)
+}
+
+func TestAbortsRatherThanCutShort(t *testing.T) {
+	for name, upstream := range map[string]http.HandlerFunc{
+		"event too long": answering("text/event-stream", "data: 1\n\ndata: "+strings.Repeat("x", 2000)+"\n\n"),
+		"stream dies": func(w http.ResponseWriter, r *http.Request) {
+			answering("text/event-stream", "data: 1\n\ndata: {")(w, r)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, upstream, func(c *Config) { c.ResponseBufferBytes = 1000 })
+			res, err := http.Get(b.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = res.Body.Close() }()
+			text, err := io.ReadAll(res.Body)
+			if err == nil || string(text) != "data: 1\n\n" {
+				t.Errorf("%q, %v", text, err)
+			}
+		})
+	}
+	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, `{"id":1,`)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	b.wantRPCError(b.post(call(`1`, "t", `{}`, `null`)), 502, `1`, "-32603")
+}
+
+func TestClientHangUpCancelsUpstream(t *testing.T) {
+	arrived, canceled := make(chan bool), make(chan bool)
+	b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/stream" {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+		}
+		arrived <- true
+		<-r.Context().Done()
+		canceled <- true
+	})
+	for _, path := range []string{"/stream", "/json"} {
+		ctx, hangUp := context.WithCancel(t.Context())
+		request, err := http.NewRequestWithContext(ctx, "POST", b.url+path, strings.NewReader(call(`1`, "t", `{}`, `null`)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if res, err := http.DefaultTransport.RoundTrip(request); err == nil {
+				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
+			}
+		}()
+		<-arrived
+		hangUp()
+		select {
+		case <-canceled:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: upstream goes on", path)
+		}
+		<-done
+	}
+}
+
+func TestConcurrencyIsBounded(t *testing.T) {
+	arrived, goOn := make(chan bool), make(chan bool)
+	b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stream" {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		arrived <- true
+		<-goOn
+	}, func(c *Config) { c.MaxConcurrent, c.MaxStreams = 1, 1 })
+	wantBusy := func(path string) {
+		t.Helper()
+		got := b.do("GET", path, "")
+		b.wantRPCError(got, 503, `null`, "-32603")
+		if got.header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+	}
+
+	stream, err := http.Get(b.url + "/stream")
+	if err != nil || stream.StatusCode != 200 {
+		t.Fatalf("%v, %v", stream, err)
+	}
+	defer func() { _ = stream.Body.Close() }()
+	wantBusy("/stream")
+	for range 2 { // the stream holds no slot of the exchanges, and slots come back
+		done := make(chan reply)
+		go func() { done <- b.do("GET", "/json", "") }()
+		<-arrived
+		wantBusy("/json")
+		goOn <- true
+		if got := <-done; got.status != 200 {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// A proxy that keeps the Host gets 403 from servers that check it on loopback.
+func TestPitfall43HostIsRewritten(t *testing.T) {
+	var seen *http.Request
+	b := newBench(t, func(w http.ResponseWriter, r *http.Request) { seen = r })
+	b.raw("GET /a%2Fb/%7e//c?x=%20&&y HTTP/1.1\r\nHost: mcp.example.com\r\nX-Forwarded-Host: spoofed\r\nX-Forwarded-For: 10.0.0.1\r\n" +
+		"Authorization: Bearer x\r\nMcp-Session-Id: s\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 1\r\nTE: trailers\r\nAccept-Encoding: gzip\r\n\r\n")
+	if seen.Host != b.upstream.Host || seen.Header.Get("X-Forwarded-Host") != "mcp.example.com" {
+		t.Errorf("Host %q, X-Forwarded-Host %q", seen.Host, seen.Header["X-Forwarded-Host"])
+	}
+	if seen.RequestURI != "/a%2Fb/%7e//c?x=%20&&y" {
+		t.Errorf("target %q", seen.RequestURI)
+	}
+	for name, want := range map[string]string{
+		"Authorization": "Bearer x", "Mcp-Session-Id": "s", "X-Forwarded-For": "10.0.0.1", "Accept-Encoding": "identity",
+		"X-Hop": "", "Keep-Alive": "", "Te": "", "Connection": "", "User-Agent": "",
+	} {
+		if got := seen.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	b.raw("GET //evil/x HTTP/1.1\r\nHost: x\r\n\r\n")
+	if seen.Host != b.upstream.Host || seen.RequestURI != "//evil/x" {
+		t.Errorf("two slashes: %q %q", seen.Host, seen.RequestURI)
+	}
+	b.raw("GET http://evil/x?y HTTP/1.1\r\nHost: x\r\n\r\n")
+	if seen.Host != b.upstream.Host || seen.RequestURI != "/x?y" {
+		t.Errorf("absolute form: %q %q", seen.Host, seen.RequestURI)
+	}
+}
+
+func TestAnswerHeaderAndTrailerPass(t *testing.T) {
+	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h["Set-Cookie"] = []string{"a=1", "b=2"}
+		h["Content-Type"], h["Date"] = nil, nil
+		h.Set("Mcp-Session-Id", "s")
+		h.Set("Connection", "X-Hop")
+		h.Set("X-Hop", "1")
+		w.WriteHeader(207)
+		_, _ = fmt.Fprint(w, "<x>")
+		_ = http.NewResponseController(w).Flush()
+		h.Set(http.TrailerPrefix+"X-Sum", "5")
+	})
+	res, err := http.Get(b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || string(text) != "<x>" || res.StatusCode != 207 {
+		t.Errorf("%d %q %v", res.StatusCode, text, err)
+	}
+	if len(res.Header["Set-Cookie"]) != 2 || res.Header.Get("Mcp-Session-Id") != "s" || res.Header["X-Hop"] != nil || res.Header["Content-Type"] != nil {
+		t.Errorf("%v", res.Header)
+	}
+	if res.Trailer.Get("X-Sum") != "5" {
+		t.Errorf("trailer %v", res.Trailer)
+	}
+}
