@@ -87,9 +87,11 @@ type RequestStateKeySpec struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.aws) || has(self.age)",message="kms names no provider: set exactly one of kms.aws and kms.age"
 	// +kubebuilder:validation:XValidation:rule="!has(self.aws) || !has(self.age)",message="kms names two providers: set exactly one of kms.aws and kms.age; to move to another, change this field and a rotation follows"
 	// +kubebuilder:validation:XValidation:rule="!has(self.aws) || self.aws.keyID.matches('^(arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:(key|alias)/[A-Za-z0-9:/_-]+|alias/[A-Za-z0-9:/_-]+|(mrk-[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}))$')",message="kms.aws.keyID must be the ARN of a key or alias (arn:aws:kms:REGION:ACCOUNT:key/ID), an alias (alias/NAME) or a key id",fieldPath=".aws.keyID"
+	// +kubebuilder:validation:XValidation:rule="!has(self.aws) || !has(self.aws.region) || self.aws.region.matches('^[a-z]{2}[a-z0-9-]+$')",message="kms.aws.region must be the name of an AWS region such as eu-west-1, or be left out",fieldPath=".aws.region"
 	// +kubebuilder:validation:XValidation:rule="!has(self.aws) || !has(self.aws.region) || !self.aws.keyID.startsWith('arn:') || self.aws.keyID.split(':')[3] == self.aws.region",message="kms.aws.region contradicts the region in kms.aws.keyID: leave region out, or make them agree",fieldPath=".aws.region"
 	// +kubebuilder:validation:XValidation:rule="!has(self.age) || self.age.recipients.all(r, r.startsWith('age1'))",message="kms.age.recipients must be native age recipients (age1... or age1pq1...): ssh keys and passphrases are not supported, make an identity with kubectl requeststate init or age-keygen",fieldPath=".age.recipients"
 	// +kubebuilder:validation:XValidation:rule="!has(self.age) || self.age.recipients.all(r, !r.startsWith('age1') || r.matches('^age1[02-9ac-hj-np-z]{58}$') || (r.startsWith('age1pq1') && r.size() > 1900))",message="kms.age.recipients: each must be a whole X25519 recipient (age1 and 58 characters) or a whole post-quantum recipient (age1pq1 and about 1,950 characters); plugin recipients (age1NAME1...) are not supported",fieldPath=".age.recipients"
+	// +kubebuilder:validation:XValidation:rule="!has(self.age) || !has(self.age.identitySecret) || !has(self.age.identitySecret.key) || self.age.identitySecret.key.matches('^[-._a-zA-Z0-9]+$')",message="kms.age.identitySecret.key must be the name of an entry of the Secret, such as identity.txt",fieldPath=".age.identitySecret.key"
 	// +kubebuilder:validation:XValidation:rule="!has(self.age) || self.age.recipients.all(r, r.startsWith('age1pq1')) || self.age.recipients.all(r, !r.startsWith('age1pq1'))",message="kms.age.recipients mixes X25519 (age1...) and post-quantum (age1pq1...) recipients: use one kind, since a file for both is only as strong as the weaker",fieldPath=".age.recipients"
 	KMS KMSSpec `json:"kms"`
 
@@ -183,7 +185,6 @@ type AWSKMSSpec struct {
 	// region is the AWS region of the key. Default: the region in keyID's ARN, else the region of the process's own AWS configuration. At most 64 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:Pattern=`^[a-z]{2}[a-z0-9-]+$`
 	Region string `json:"region,omitempty"`
 }
 
@@ -216,7 +217,6 @@ type SecretKeyReference struct {
 	// +optional
 	// +kubebuilder:default="identity.txt"
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	Key string `json:"key,omitempty"`
 }
 

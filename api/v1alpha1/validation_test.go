@@ -22,6 +22,7 @@ const (
 	intervalMessage    = "rotation.interval must be at most 87600h, written in whole hours, minutes and seconds such as 720h, or 0s to rotate only on request"
 	stallMessage       = "rotation.stallAfter must be from 1s to 168h, written in whole hours, minutes and seconds such as 15m"
 	keyIDMessage       = "kms.aws.keyID must be the ARN of a key or alias (arn:aws:kms:REGION:ACCOUNT:key/ID), an alias (alias/NAME) or a key id"
+	regionMessage      = "kms.aws.region must be the name of an AWS region such as eu-west-1, or be left out"
 	nativeMessage      = "kms.age.recipients must be native age recipients (age1... or age1pq1...): ssh keys and passphrases are not supported, make an identity with kubectl requeststate init or age-keygen"
 	wholeMessage       = "kms.age.recipients: each must be a whole X25519 recipient (age1 and 58 characters) or a whole post-quantum recipient (age1pq1 and about 1,950 characters); plugin recipients (age1NAME1...) are not supported"
 	shortMessage       = "rotation.interval must be at least 2*(ttl+clockSkew), so that one rotation ends before the next begins: raise rotation.interval, lower ttl or clockSkew, or set rotation.interval to 0s to rotate only on request"
@@ -73,8 +74,8 @@ func TestRequestStateKeyRefusals(t *testing.T) {
 		{"aws with a line break", "kms: {aws: {keyID: \"alias/a\\nb\"}}", "spec.kms.aws.keyID", keyIDMessage},
 		{"aws key too long", "kms: {aws: {keyID: alias/" + strings.Repeat("a", 507) + "}}", "spec.kms.aws.keyID", "Too long: may not be more than 512 bytes"},
 		{"aws regions disagree", "kms: {aws: {keyID: " + arn + ", region: us-east-1}}", "spec.kms.aws.region", "kms.aws.region contradicts the region in kms.aws.keyID: leave region out, or make them agree"},
-		{"aws region malformed", "kms: {aws: {keyID: alias/a, region: Ireland}}", "spec.kms.aws.region", `'^[a-z]{2}[a-z0-9-]+$'`},
-		{"aws region is an endpoint", "kms: {aws: {keyID: alias/a, region: eu-west-1.evil.example}}", "spec.kms.aws.region", `'^[a-z]{2}[a-z0-9-]+$'`},
+		{"aws region malformed", "kms: {aws: {keyID: alias/a, region: Ireland}}", "spec.kms.aws.region", regionMessage},
+		{"aws region is an endpoint", "kms: {aws: {keyID: alias/a, region: eu-west-1.evil.example}}", "spec.kms.aws.region", regionMessage},
 		{"age without recipients", "kms: {age: {recipients: []}}", "spec.kms.age.recipients", "should have at least 1 items"},
 		{"age with 17 recipients", "kms: {age: {recipients: " + numbered(17, "age1x%d") + "}}", "spec.kms.age.recipients", "must have at most 16 items"},
 		{"age recipient twice", recipients(recipient1, recipient1), "spec.kms.age.recipients[1]", `Duplicate value: "` + recipient1 + `"`},
@@ -86,7 +87,7 @@ func TestRequestStateKeyRefusals(t *testing.T) {
 		{"age hybrid recipient cut short", recipients(hybridRecipient[:1000]), "spec.kms.age.recipients", wholeMessage},
 		{"age kinds mixed", recipients(recipient1, hybridRecipient), "spec.kms.age.recipients", "kms.age.recipients mixes X25519 (age1...) and post-quantum (age1pq1...) recipients: use one kind, since a file for both is only as strong as the weaker"},
 		{"age secret without a name", "kms: {age: {recipients: [" + recipient1 + "], identitySecret: {key: a}}}", "spec.kms.age.identitySecret.name", "Required value"},
-		{"age secret with a path", "kms: {age: {recipients: [" + recipient1 + "], identitySecret: {name: a, key: ../b}}}", "spec.kms.age.identitySecret.key", `'^[-._a-zA-Z0-9]+$'`},
+		{"age secret with a path", "kms: {age: {recipients: [" + recipient1 + "], identitySecret: {name: a, key: ../b}}}", "spec.kms.age.identitySecret.key", "kms.age.identitySecret.key must be the name of an entry of the Secret, such as identity.txt"},
 
 		{"audience empty", kmsAge + `audience: ""`, "spec.audience", `audience must not be empty: leave it out for the default "<namespace>/<name>", or name the service`},
 		{"audience too long", kmsAge + "audience: " + strings.Repeat("a", 254), "spec.audience", "Too long: may not be more than 253 bytes"},
@@ -165,16 +166,16 @@ func TestRequestStateKeyRefusals(t *testing.T) {
 func TestRequestStateKeyTyposAreRefused(t *testing.T) {
 	const principalJWT = "principal: {source: JWT, jwt: {issuer: \"https://i.example\", audiences: [a], "
 	cases := map[string]string{
-		"spec.audiance":                        kmsAge + "audiance: shop",
-		"spec.kms.vault":                       "kms: {vault: {}, age: {recipients: [" + recipient1 + "]}}",
-		"spec.kms.age.recipient":               "kms: {age: {recipients: [" + recipient1 + "], recipient: x}}",
-		"spec.kms.age.identitySecret.nmae":     "kms: {age: {recipients: [" + recipient1 + "], identitySecret: {name: a, nmae: a}}}",
-		"spec.kms.aws.endpoint":                "kms: {aws: {keyID: alias/a, endpoint: \"http://kms\"}}",
-		"spec.rotation.intervall":              kmsAge + "rotation: {intervall: 24h}",
-		"spec.principal.requird":               kmsAge + "principal: {requird: false}",
-		"spec.principal.jwt.isuer":             kmsAge + principalJWT + "isuer: x}}",
-		"spec.principal.header.trustedProxies": kmsAge + "principal: {source: Header, header: {name: X-User, trustedProxys: [10.0.0.0/8]}}",
-		"spec.serviceAccounts":                 kmsAge + "serviceAccounts: [a]",
+		"spec.audiance":                       kmsAge + "audiance: shop",
+		"spec.kms.vault":                      "kms: {vault: {}, age: {recipients: [" + recipient1 + "]}}",
+		"spec.kms.age.recipient":              "kms: {age: {recipients: [" + recipient1 + "], recipient: x}}",
+		"spec.kms.age.identitySecret.nmae":    "kms: {age: {recipients: [" + recipient1 + "], identitySecret: {name: a, nmae: a}}}",
+		"spec.kms.aws.endpoint":               "kms: {aws: {keyID: alias/a, endpoint: \"http://kms\"}}",
+		"spec.rotation.intervall":             kmsAge + "rotation: {intervall: 24h}",
+		"spec.principal.requird":              kmsAge + "principal: {requird: false}",
+		"spec.principal.jwt.isuer":            kmsAge + principalJWT + "isuer: x}}",
+		"spec.principal.header.trustedProxys": kmsAge + "principal: {source: Header, header: {name: X-User, trustedProxys: [10.0.0.0/8]}}",
+		"spec.serviceAccounts":                kmsAge + "serviceAccounts: [a]",
 	}
 	ns, c := env.Namespace(t), strict(env.Client)
 	for field, spec := range cases {
