@@ -1,0 +1,141 @@
+# Everything this project needs comes from Go modules: tools are built once from hack/tools into bin/, and rebuilt when their go.mod changes.
+
+SHELL := /usr/bin/env bash -o pipefail
+.SHELLFLAGS := -ec
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+BIN := $(CURDIR)/bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+KUBECTL ?= kubectl
+
+CONTROLLER_GEN := bin/controller-gen
+CRD_REF_DOCS := bin/crd-ref-docs
+GOLANGCI_LINT := bin/golangci-lint
+BINARIES := bin/manager bin/sidecar bin/kubectl-requeststate
+
+GO_SOURCES := $(shell find api cmd controllers internal sidecar clients -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+DEMO_SOURCES := $(shell find test -name '*.go' -not -name '*_test.go' 2>/dev/null) test/go.mod test/go.sum
+SCRIPTS := .ci/run $(shell find hack -name '*.sh')
+
+##@ General
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*##"; printf "\nUsage:\n  make \033[36m<target>\033[0m\n"} \
+		/^[a-zA-Z_-]+:.*?##/ {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2} \
+		/^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: bin/demo $(BINARIES) control-plane ## Run three MCP servers through a rotation on a local control plane. DEMO_FLAGS is passed on. The first run builds for up to 20 minutes.
+	bin/demo $(DEMO_FLAGS)
+
+##@ Development
+
+.PHONY: manifests
+manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the manager's RBAC role.
+	hack/generate.sh . crds rbac
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Generate the DeepCopy methods.
+	hack/generate.sh . deepcopy
+
+.PHONY: api-docs
+api-docs: $(CRD_REF_DOCS) ## Generate the API reference, docs/api.md.
+	hack/generate.sh . api-docs
+
+.PHONY: fmt
+fmt: ## Format the Go code.
+	gofmt -w $(wildcard api cmd controllers internal sidecar clients test)
+
+.PHONY: vet
+vet: ## Run go vet on the main module and on test/.
+	go vet ./...
+	cd test && go vet ./...
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Lint the main module, test/ and the scripts.
+	@failed=0; $(GOLANGCI_LINT) run ./... || failed=1; \
+		(cd test && $(BIN)/golangci-lint run --config ../.golangci.yml ./...) || failed=1; \
+		exit $$failed
+	@for script in $(SCRIPTS); do bash -n "$$script"; done
+	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); fi
+
+.PHONY: test
+test: control-plane ## Run unit and envtest suites of the main module and of test/, with -race. TEST_FLAGS is passed on.
+	go test -race -timeout 20m $(TEST_FLAGS) ./...
+	@# Never from the cache: what these tests read lies outside their module, where go test does not look for changes.
+	cd test && go test -race -timeout 20m -count=1 $(TEST_FLAGS) ./...
+
+.PHONY: verify
+verify: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Fail if anything generated is stale; change nothing.
+	hack/verify.sh
+
+##@ Build
+
+.PHONY: build
+build: $(BINARIES) ## Build the manager, the sidecar and the kubectl plugin into bin/.
+
+$(BINARIES): bin/%: $(GO_SOURCES) bin/.version
+	@echo "building $@ $(VERSION); up to 4 minutes the first time on 2 cores"
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/$*
+
+bin/demo: $(GO_SOURCES) $(DEMO_SOURCES)
+	@echo "building $@; up to 4 minutes the first time on 2 cores"
+	cd test && CGO_ENABLED=0 go build -trimpath -o ../$@ ./demo
+
+# Touched only when the version differs from the last build's.
+bin/.version: FORCE
+	@mkdir -p bin
+	@echo '$(VERSION)' | cmp -s - $@ || echo '$(VERSION)' >$@
+
+.PHONY: FORCE
+FORCE:
+
+.PHONY: clean
+clean: ## Remove what is built here; the control plane in bin/k8s and the tools stay. rm -r bin removes them too.
+	rm -f $(BINARIES) bin/demo bin/.version
+
+##@ Deployment
+
+.PHONY: run
+run: bin/manager ## Run the manager against the current kubeconfig. RUN_FLAGS is passed on.
+	bin/manager $(RUN_FLAGS)
+
+.PHONY: install
+install: kubectl ## Install the CRDs into the cluster of the current kubeconfig.
+	$(KUBECTL) apply --server-side -f config/crd/bases
+
+.PHONY: uninstall
+uninstall: kubectl ## Delete the CRDs, and with them every RequestStateKey and its ring.
+	$(KUBECTL) delete --ignore-not-found -f config/crd/bases
+
+.PHONY: kubectl
+kubectl:
+	@command -v $(KUBECTL) >/dev/null || { \
+		echo "no $(KUBECTL): install kubectl, name one with KUBECTL=PATH," >&2; \
+		echo "or build one (up to 5 minutes): hack/tools/control-plane.sh kubectl, then KUBECTL=bin/k8s/kubectl" >&2; exit 1; }
+
+##@ Tools
+
+.PHONY: control-plane
+control-plane: ## Build etcd and kube-apiserver into bin/k8s, once (up to 15 minutes); KUBEBUILDER_ASSETS, if set, is used instead.
+	@if [ -z "$$KUBEBUILDER_ASSETS" ]; then hack/tools/control-plane.sh; else \
+		for name in etcd kube-apiserver; do \
+			[ -x "$$KUBEBUILDER_ASSETS/$$name" ] || { echo "no $$name in KUBEBUILDER_ASSETS=$$KUBEBUILDER_ASSETS: unset it to use bin/k8s" >&2; exit 1; }; \
+		done; fi
+
+$(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
+	@echo "building $@ from its Go module; about 1 minute on 2 cores, once"
+	cd hack/tools && CGO_ENABLED=0 go build -trimpath -o $(BIN)/ sigs.k8s.io/controller-tools/cmd/controller-gen
+	@touch $@
+
+$(CRD_REF_DOCS): hack/tools/go.mod hack/tools/go.sum
+	@echo "building $@ from its Go module; about 1 minute on 2 cores, once"
+	cd hack/tools && CGO_ENABLED=0 go build -trimpath -o $(BIN)/ github.com/elastic/crd-ref-docs
+	@touch $@
+
+$(GOLANGCI_LINT): hack/tools/lint/go.mod hack/tools/lint/go.sum
+	@echo "building $@ from its Go module; 3 to 6 minutes on 2 cores, once"
+	cd hack/tools/lint && CGO_ENABLED=0 go build -trimpath -o $(BIN)/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Generates what is derived from the API types and the controllers' markers, below a folder: "." updates the tree, any other leaves the tree as it is.
+# Usage: hack/generate.sh FOLDER crds|rbac|deepcopy|api-docs ...
+set -euo pipefail
+[ $# -ge 2 ] || { sed -n '2,3s/^# //p' "$0" >&2; exit 2; }
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
+shift
+cd "$(dirname "$0")/.."
+
+for what in "$@"; do
+  case $what in
+  crds) bin/controller-gen crd paths=./api/... output:crd:dir="$out/config/crd/bases" ;;
+  rbac) bin/controller-gen rbac:roleName=requeststate-manager-role paths=./controllers/... output:rbac:dir="$out/config/rbac" ;;
+  deepcopy) bin/controller-gen object paths=./api/v1alpha1 output:object:dir="$out/api/v1alpha1" ;;
+  api-docs)
+    mkdir -p "$out/docs"
+    bin/crd-ref-docs --log-level=ERROR --source-path=api --config=hack/api-docs/config.yaml --templates-dir=hack/api-docs/templates \
+      --renderer=markdown --output-path="$out/docs/api.md"
+    # For GitHub's Markdown: no HTML but <br />, no escaped braces, "Optional" left out as the usual case; and no runs of blank lines, which the templates leave.
+    sed -e 's/</\&lt;/g; s/&lt;br \/>/<br \/>/g; s/\\\([{}]\)/\1/g; s/Required: {}/Required/g; s/Optional: {} <br \/>//g; s/[[:space:]]*$//' \
+      "$out/docs/api.md" | cat -s >"$out/docs/api.md.tmp"
+    mv "$out/docs/api.md.tmp" "$out/docs/api.md"
+    ;;
+  *) echo "$0: unknown: $what" >&2; exit 2 ;;
+  esac
+done
