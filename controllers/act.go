@@ -2,6 +2,8 @@ package controllers
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -49,7 +51,8 @@ func (r *Reconciler) wrap(ctx context.Context, key *v1alpha1.RequestStateKey) (*
 	}
 	measureKMS(err, r.Now().Sub(start))
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("the KMS did not wrap a key", "code", kms.CodeOf(err))
+		// What the service itself said stands in the wrapped error: for this log, and for nobody's status.
+		log.FromContext(ctx).Info("the KMS did not wrap a key", "code", kms.CodeOf(err), "cause", fmt.Sprint(errors.Unwrap(err)))
 		return nil, err
 	}
 	return &rotation.FreshKey{

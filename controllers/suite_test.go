@@ -109,10 +109,10 @@ func (w *world) createKey(change func(*v1alpha1.RequestStateKey)) {
 	key := &v1alpha1.RequestStateKey{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: w.key.Name},
 		Spec: v1alpha1.RequestStateKeySpec{
-			TTL:       metav1.Duration{Duration: time.Minute},
-			ClockSkew: metav1.Duration{Duration: time.Second},
+			TTL:       &metav1.Duration{Duration: time.Minute},
+			ClockSkew: &metav1.Duration{Duration: time.Second},
 			KMS:       v1alpha1.KMSSpec{Age: &v1alpha1.AgeKMSSpec{Recipients: []string{recipient}}},
-			Rotation:  v1alpha1.RotationSpec{Interval: metav1.Duration{Duration: 720 * time.Hour}, StallAfter: metav1.Duration{Duration: time.Minute}},
+			Rotation:  v1alpha1.RotationSpec{Interval: &metav1.Duration{Duration: 720 * time.Hour}, StallAfter: &metav1.Duration{Duration: time.Minute}},
 		},
 	}
 	if change != nil {

@@ -70,7 +70,7 @@ type RequestStateKeySpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}[hms])+$') && duration(self) >= duration('10s') && duration(self) <= duration('24h')",message="ttl must be from 10s to 24h, written in whole hours, minutes and seconds such as 10m or 1h30m"
-	TTL metav1.Duration `json:"ttl,omitempty"`
+	TTL *metav1.Duration `json:"ttl,omitempty"`
 
 	// clockSkew is the largest difference expected between any two clocks of pods and managers. A token is accepted that much before and after
 	// its time, and a key is kept twice that much longer. Whole minutes and seconds, from 0s to 5m. Default: 60s.
@@ -79,7 +79,7 @@ type RequestStateKeySpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}[hms])+$') && duration(self) <= duration('5m')",message="clockSkew must be from 0s to 5m, written in whole minutes and seconds such as 60s"
-	ClockSkew metav1.Duration `json:"clockSkew,omitempty"`
+	ClockSkew *metav1.Duration `json:"clockSkew,omitempty"`
 
 	// kms names the key management service that wraps the data keys: exactly one of aws and age. A change of provider, key or recipients rotates onto
 	// the new one.
@@ -145,7 +145,7 @@ type RotationSpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}[hms])+$') && duration(self) <= duration('87600h')",message="rotation.interval must be at most 87600h, written in whole hours, minutes and seconds such as 720h, or 0s to rotate only on request"
-	Interval metav1.Duration `json:"interval,omitempty"`
+	Interval *metav1.Duration `json:"interval,omitempty"`
 
 	// paused keeps new rotations from starting; one that is under way goes on, and a revocation acts all the same. Default: false.
 	// +optional
@@ -158,7 +158,7 @@ type RotationSpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=24
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}[hms])+$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="rotation.stallAfter must be from 1s to 168h, written in whole hours, minutes and seconds such as 15m"
-	StallAfter metav1.Duration `json:"stallAfter,omitempty"`
+	StallAfter *metav1.Duration `json:"stallAfter,omitempty"`
 }
 
 // KMSSpec names the key management service that wraps data keys. Exactly one field is set. Endpoints, roles and credentials never stand here: they come

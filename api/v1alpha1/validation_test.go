@@ -326,13 +326,13 @@ func TestLargestStatusIsAccepted(t *testing.T) {
 	now := metav1.Now()
 	ring := &v1alpha1.Keyring{
 		Format: v1alpha1.KeyringFormat, Epoch: "0123456789abcdef", Generation: 1, MintingKeyID: "0000000000000000",
-		Settings: v1alpha1.KeyringSettings{Audience: ns.Name + "/large", TTL: key.Spec.TTL, ClockSkew: key.Spec.ClockSkew, Principal: key.Spec.Principal},
+		Settings: v1alpha1.KeyringSettings{Audience: ns.Name + "/large", TTL: *key.Spec.TTL, ClockSkew: *key.Spec.ClockSkew, Principal: key.Spec.Principal},
 	}
 	for i := range v1alpha1.MaxRingKeys {
 		ring.Keys = append(ring.Keys, v1alpha1.KeyringKey{
 			// One stanza of a post-quantum recipient takes about 1.7 kB.
 			ID: fmt.Sprintf("%016x", i), WrappedKey: make([]byte, 16*1700), KMS: key.Spec.KMS, CreatedAt: now, MintingSince: &now,
-			MaxTTL: key.Spec.TTL, MaxClockSkew: key.Spec.ClockSkew, AckedAt: &now, RetireAt: &now,
+			MaxTTL: *key.Spec.TTL, MaxClockSkew: *key.Spec.ClockSkew, AckedAt: &now, RetireAt: &now,
 		})
 	}
 	key.Status.Keyring = ring

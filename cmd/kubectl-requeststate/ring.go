@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	libage "filippo.io/age"
@@ -12,16 +11,17 @@ import (
 	"github.com/requeststate/operator/internal/envelope"
 	"github.com/requeststate/operator/internal/kms"
 	"github.com/requeststate/operator/internal/kms/age"
+	"github.com/requeststate/operator/internal/rotation"
 )
 
-// The defaults of the CRD. They are written out, so that the object means the
+// defaultRotation is the CRD's. It is written out, so that the object means the
 // same in a file, where no API server fills them in.
-const (
-	defaultTTL       = 10 * time.Minute
-	defaultClockSkew = time.Minute
-	defaultInterval  = 720 * time.Hour
-	defaultStall     = 15 * time.Minute
-)
+func defaultRotation() v1alpha1.RotationSpec {
+	return v1alpha1.RotationSpec{
+		Interval:   &metav1.Duration{Duration: v1alpha1.DefaultRotationInterval},
+		StallAfter: &metav1.Duration{Duration: v1alpha1.DefaultStallAfter},
+	}
+}
 
 func newKey(o initOptions) *v1alpha1.RequestStateKey {
 	required := true
@@ -29,13 +29,10 @@ func newKey(o initOptions) *v1alpha1.RequestStateKey {
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "RequestStateKey"},
 		ObjectMeta: metav1.ObjectMeta{Name: o.name, Namespace: o.namespace},
 		Spec: v1alpha1.RequestStateKeySpec{
-			TTL:       metav1.Duration{Duration: defaultTTL},
-			ClockSkew: metav1.Duration{Duration: defaultClockSkew},
-			KMS:       v1alpha1.KMSSpec{Age: &v1alpha1.AgeKMSSpec{Recipients: o.recipients}},
-			Rotation: v1alpha1.RotationSpec{
-				Interval:   metav1.Duration{Duration: defaultInterval},
-				StallAfter: metav1.Duration{Duration: defaultStall},
-			},
+			TTL:                 &metav1.Duration{Duration: v1alpha1.DefaultTTL},
+			ClockSkew:           &metav1.Duration{Duration: v1alpha1.DefaultClockSkew},
+			KMS:                 v1alpha1.KMSSpec{Age: &v1alpha1.AgeKMSSpec{Recipients: o.recipients}},
+			Rotation:            defaultRotation(),
 			Principal:           v1alpha1.PrincipalSpec{Source: v1alpha1.PrincipalNone, Required: &required},
 			ServiceAccountNames: []string{"default"},
 		},
@@ -72,30 +69,14 @@ func newRing(ctx context.Context, key *v1alpha1.RequestStateKey, id *identity, n
 		}
 		dataKey.Zero()
 	}
-	audience := fmt.Sprintf("%s/%s", key.Namespace, key.Name)
-	if key.Spec.Audience != nil {
-		audience = *key.Spec.Audience
+	status, err := rotation.Apply(rotation.Observation{Now: now.UTC(), Key: key}, rotation.Decision{Step: rotation.StepBootstrap}, &rotation.FreshKey{
+		ID:         keyID,
+		Epoch:      envelope.NewKeyID().String(), // an epoch has the form of a key id
+		WrappedKey: wrapped.Blob,
+		KMS:        *key.Spec.KMS.DeepCopy(),
+	})
+	if err != nil {
+		return nil, err
 	}
-	created := metav1.NewTime(now.UTC().Truncate(time.Second))
-	return &v1alpha1.Keyring{
-		Format:       v1alpha1.KeyringFormat,
-		Epoch:        envelope.NewKeyID().String(), // an epoch has the form of a key id
-		Generation:   1,
-		MintingKeyID: keyID,
-		Settings: v1alpha1.KeyringSettings{
-			Audience:  audience,
-			TTL:       key.Spec.TTL,
-			ClockSkew: key.Spec.ClockSkew,
-			Principal: *key.Spec.Principal.DeepCopy(),
-		},
-		Keys: []v1alpha1.KeyringKey{{
-			ID:           keyID,
-			WrappedKey:   wrapped.Blob,
-			KMS:          *key.Spec.KMS.DeepCopy(),
-			CreatedAt:    created,
-			MintingSince: &created,
-			MaxTTL:       key.Spec.TTL,
-			MaxClockSkew: key.Spec.ClockSkew,
-		}},
-	}, nil
+	return status.Keyring, nil
 }

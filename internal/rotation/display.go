@@ -45,9 +45,9 @@ func displayConsumers(c Census, s *v1alpha1.RequestStateKeyStatus) {
 	}
 	s.Consumers = &v1alpha1.Consumers{
 		Summary:      c.Summary(),
-		Registered:   int32(c.Registered),        //nolint:gosec // a number of pods
-		Current:      int32(c.Current),           //nolint:gosec // a number of pods
-		Unregistered: int32(len(c.Unregistered)), //nolint:gosec // a number of pods
+		Registered:   int32(c.Registered),
+		Current:      int32(c.Current),
+		Unregistered: int32(len(c.Unregistered)),
 		Behind:       behind,
 	}
 }

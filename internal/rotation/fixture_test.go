@@ -32,10 +32,10 @@ func newKey() *v1alpha1.RequestStateKey {
 	return &v1alpha1.RequestStateKey{
 		ObjectMeta: metav1.ObjectMeta{Name: "deployer", Namespace: "prod", UID: types.UID(keyUID), Generation: 1},
 		Spec: v1alpha1.RequestStateKeySpec{
-			TTL:       metav1.Duration{Duration: 10 * time.Minute},
-			ClockSkew: metav1.Duration{Duration: time.Minute},
+			TTL:       &metav1.Duration{Duration: 10 * time.Minute},
+			ClockSkew: &metav1.Duration{Duration: time.Minute},
 			KMS:       ageStanza("age1x", "age1y"),
-			Rotation:  v1alpha1.RotationSpec{Interval: metav1.Duration{Duration: 720 * time.Hour}, StallAfter: metav1.Duration{Duration: 15 * time.Minute}},
+			Rotation:  v1alpha1.RotationSpec{Interval: &metav1.Duration{Duration: 720 * time.Hour}, StallAfter: &metav1.Duration{Duration: 15 * time.Minute}},
 			Principal: v1alpha1.PrincipalSpec{Source: v1alpha1.PrincipalNone, Required: &required},
 		},
 	}

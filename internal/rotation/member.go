@@ -184,7 +184,7 @@ func (m *Member) Saw(v View, consistent bool) {
 	switch m.judge(&v, consistent) {
 	case Load:
 		m.pending = &v
-		if v.sameLife(m.held) {
+		if v.sameLife(m.held) && CheckRing(v.Ring) == nil { // what a malformed ring lacks was not removed
 			m.removals(&v)
 		}
 	case Confirm:

@@ -125,11 +125,19 @@ func TestARunnerThatCannotLoadKeepsWhatItHoldsAndSaysSo(t *testing.T) {
 }
 
 func TestRemovalsDoNotWaitForTheRingThatBringsThem(t *testing.T) {
-	m := join(t, view("u", "e", 3, idB, idA))
-	m.Saw(view("u", "e", 4, idC), false)
+	m := join(t, view("u", epoch, 3, idB, idA))
+	m.Saw(view("u", epoch, 4, idC), false)
 	if a := act(t, m, ActDrop); !slices.Contains(a.Drop, idA) || !slices.Contains(a.Drop, idB) {
 		t.Fatalf("it drops %v", a.Drop)
 	}
+	act(t, m, ActLoad)
+}
+
+func TestWhatAMalformedRingLacksIsNotForgotten(t *testing.T) {
+	m := join(t, view("u", epoch, 3, idB, idA))
+	v := view("u", epoch, 4, idB)
+	v.Ring.MintingKeyID = idC
+	m.Saw(v, false)
 	act(t, m, ActLoad)
 }
 

@@ -344,7 +344,7 @@ func (p *planner) overdue() {
 	if phase := PhaseOf(p.ring); phase != v1alpha1.PhaseVerifyNew && phase != v1alpha1.PhaseMintNew {
 		return
 	}
-	deadline := r.PhaseStartedAt.Add(p.key.Spec.Rotation.StallAfter.Duration)
+	deadline := r.PhaseStartedAt.Add(p.key.Spec.Rotation.EffectiveStallAfter())
 	if p.o.Now.Before(deadline) {
 		p.d.RequeueAfter = min(p.d.RequeueAfter, deadline.Sub(p.o.Now))
 		return

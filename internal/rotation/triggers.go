@@ -23,8 +23,8 @@ func Audience(key *v1alpha1.RequestStateKey) string {
 func SettingsOf(key *v1alpha1.RequestStateKey) v1alpha1.KeyringSettings {
 	return v1alpha1.KeyringSettings{
 		Audience:  Audience(key),
-		TTL:       key.Spec.TTL,
-		ClockSkew: key.Spec.ClockSkew,
+		TTL:       metav1.Duration{Duration: key.Spec.EffectiveTTL()},
+		ClockSkew: metav1.Duration{Duration: key.Spec.EffectiveClockSkew()},
 		Principal: *key.Spec.Principal.DeepCopy(),
 	}
 }
@@ -63,7 +63,7 @@ func request(key *v1alpha1.RequestStateKey, annotation, lastHandled string) (non
 // nextRotation returns when the next scheduled rotation is due, counted from the end of the last one or else from the ring's first key. ok is false if
 // rotations are not scheduled, or if no time to count from is known: an unknown time is never "long ago".
 func nextRotation(key *v1alpha1.RequestStateKey) (due time.Time, ok bool) {
-	interval := key.Spec.Rotation.Interval.Duration
+	interval := key.Spec.Rotation.EffectiveInterval()
 	if interval <= 0 || key.Status.Keyring == nil {
 		return time.Time{}, false
 	}
@@ -91,7 +91,7 @@ func trigger(key *v1alpha1.RequestStateKey, now time.Time) (reason, nonce string
 		return "spec.kms differs from the one that wrapped the minting key", ""
 	}
 	if due, ok := nextRotation(key); ok && !now.Before(due) {
-		return fmt.Sprintf("scheduled: rotation.interval is %s", key.Spec.Rotation.Interval.Duration), ""
+		return fmt.Sprintf("scheduled: rotation.interval is %s", key.Spec.Rotation.EffectiveInterval()), ""
 	}
 	return "", ""
 }

@@ -126,8 +126,7 @@ func (st *stack) applyKey(ctx context.Context) error {
 		if err := yaml.UnmarshalStrict(raw, key); err != nil {
 			return err
 		}
-		key.Spec.TTL.Duration, key.Spec.ClockSkew.Duration = ttl, clockSkew
-		key.Spec.Rotation.Interval.Duration, key.Spec.Rotation.StallAfter.Duration = 720*time.Hour, 15*time.Minute
+		key.Spec.TTL, key.Spec.ClockSkew = &metav1.Duration{Duration: ttl}, &metav1.Duration{Duration: clockSkew}
 		if err := st.env.Client.Create(ctx, key); err != nil {
 			return err
 		}
