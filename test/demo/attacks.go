@@ -63,7 +63,7 @@ func (a *attacker) run(ctx context.Context) (*attackReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = foreign.stopServer() }()
+	defer func() { _ = foreign.stop() }()
 	fresh, err := a.firstRound(ctx, a.st.replicas[0])
 	if err != nil {
 		return nil, err

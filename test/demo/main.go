@@ -135,10 +135,9 @@ func rotateUnderLoad(ctx context.Context, st *stack, tl *timeline, at *attacker)
 	if err := at.take(ctx, "old"); err != nil {
 		return err
 	}
-	if err := st.requestRotation(ctx); err != nil {
+	if err := rotateWithOneCutOff(ctx, st, tl); err != nil {
 		return err
 	}
-	say("rotation requested: kubectl annotate rsk %s %s=...", keyName, v1alpha1.AnnotationRotateAt)
 	if err := tl.await(ctx, v1alpha1.PhaseRetireOld); err != nil {
 		return err
 	}
@@ -146,6 +145,30 @@ func rotateUnderLoad(ctx context.Context, st *stack, tl *timeline, at *attacker)
 		return err
 	}
 	return tl.await(ctx, v1alpha1.PhaseStable)
+}
+
+// cutOff is how long one sidecar hears nothing of the rotation.
+const cutOff = 4 * time.Second
+
+// rotateWithOneCutOff asks for a rotation while one sidecar cannot reach the API server. It serves on with the ring it has, and the new key must not mint before
+// it knows it, or the tokens that the others mint would be refused there.
+func rotateWithOneCutOff(ctx context.Context, st *stack, tl *timeline) error {
+	late := st.replicas[replicas-1]
+	late.cable.unplug()
+	if err := st.requestRotation(ctx); err != nil {
+		return err
+	}
+	say("rotation requested: kubectl annotate rsk %s %s=...", keyName, v1alpha1.AnnotationRotateAt)
+	say("the sidecar of %s is cut off from the API server: it serves on, and the phase waits for it", late.name)
+	if err := tl.await(ctx, v1alpha1.PhaseVerifyNew); err != nil {
+		return err
+	}
+	if err := wait(ctx, cutOff); err != nil {
+		return err
+	}
+	late.cable.plug()
+	say("it is plugged in again")
+	return nil
 }
 
 // wait waits for a span of time, as a person does who lets things run.

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -20,6 +22,7 @@ type replica struct {
 	server *mcpServer
 	proxy  string // address of the sidecar's proxy
 	health string // address of the sidecar's health and metrics
+	cable  *cable // to the API server; nil for a sidecar on a file
 }
 
 // startReplica makes a Pod object, runs an MCP server and a sidecar that acts as that pod with a token bound to it, and waits until it is ready.
@@ -33,15 +36,26 @@ func (st *stack) startReplica(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := st.kubeconfig(name, config)
+	api, err := url.Parse(config.Host)
 	if err != nil {
 		return err
+	}
+	wire, err := newCable(api.Host)
+	if err != nil {
+		return err
+	}
+	api.Host = wire.addr()
+	config.Host = api.String()
+	kubeconfig, err := st.kubeconfig(name, config)
+	if err != nil {
+		return errors.Join(err, wire.close())
 	}
 	r, err := st.runReplica(name, i%2 == 0, "--key", st.namespace+"/"+keyName, "--kubeconfig", kubeconfig,
 		"--pod-name", pod.Name, "--pod-uid", string(pod.UID), "--pod-namespace", pod.Namespace)
 	if err != nil {
-		return err
+		return errors.Join(err, wire.close())
 	}
+	r.cable = wire
 	st.replicas = append(st.replicas, r)
 	if err := st.env.WriteSidecarState(ctx, pod, testenv.Running); err != nil {
 		return err
@@ -89,7 +103,13 @@ func (st *stack) runReplica(name string, jsonAnswers bool, source ...string) (*r
 	return r, st.spawn("sidecar of "+name, "bin/sidecar", args...)
 }
 
-func (r *replica) stopServer() error { return r.server.stop() }
+// stop ends what of the replica is not a process of its own.
+func (r *replica) stop() error {
+	if r.cable == nil {
+		return r.server.stop()
+	}
+	return errors.Join(r.server.stop(), r.cable.close())
+}
 
 // readyDeadline bounds the wait for a sidecar; it takes about a second.
 const readyDeadline = 60 * time.Second

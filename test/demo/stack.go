@@ -179,7 +179,7 @@ func (st *stack) stop() error {
 		errs = append(errs, st.processes[i].stop())
 	}
 	for _, r := range st.replicas {
-		errs = append(errs, r.stopServer())
+		errs = append(errs, r.stop())
 	}
 	if st.env != nil {
 		errs = append(errs, st.env.Stop())
