@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,14 +36,17 @@ func TestReaperChild(t *testing.T) {
 	if err := sleep.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if content, _ := os.ReadFile(filepath.Join(dir, "sleep.pid")); len(content) > 1 {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
+		if time.Now().After(deadline) {
+			t.Fatal("the script left no process id")
+		}
 	}
 	_, _ = os.Stdout.WriteString("pid " + strconv.Itoa(sleep.Process.Pid) + "\n")
-	time.Sleep(time.Hour)
+	time.Sleep(time.Minute) // to be killed in
+	runtime.KeepAlive(r)    // or the garbage collector closes the reaper's input, and it thinks that we are gone
 }
 
 func TestReaperEndsProcessesOfAKilledOwner(t *testing.T) {

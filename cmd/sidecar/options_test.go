@@ -1,0 +1,70 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for _, name := range []string{"POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME"} {
+		t.Setenv(name, "")
+	}
+	pod := []string{"--pod-name=mcp-0", "--pod-uid=u", "--pod-namespace=prod"}
+	with := func(args ...string) []string { return append(args, pod...) }
+	for _, c := range []struct {
+		args []string
+		want string // in the error; "" if there is none
+	}{
+		{nil, "exactly one source"},
+		{[]string{"--dev", "--key-file=x"}, "exactly one source"},
+		{with("--key=prod/deployer", "--dev"), "exactly one source"},
+		{[]string{"--dev"}, ""},
+		{[]string{"--key-file=x"}, ""},
+		{with("--key=prod/deployer"), ""},
+		{with("--key=deployer"), "NAMESPACE/NAME"},
+		{with("--key=prod/"), "NAMESPACE/NAME"},
+		{with("--key=a/b/c"), "NAMESPACE/NAME"},
+		{with("--key=test/deployer"), "own namespace"},
+		{[]string{"--key=prod/deployer"}, "POD_NAME"},
+		{[]string{"--key=prod/deployer", "--pod-name=x"}, "POD_UID"},
+		{[]string{"--key=prod/deployer", "--pod-name=x", "--pod-uid=u"}, "POD_NAMESPACE"},
+		{[]string{"--dev", "--kubeconfig=x"}, "--kubeconfig"},
+		{[]string{"--dev", "--upstream=http://127.0.0.1:3000"}, ""},
+		{[]string{"--dev", "--upstream=127.0.0.1:3000"}, "--upstream"},
+		{[]string{"--dev", "--upstream=unix:///x"}, "--upstream"},
+		{[]string{"--dev", "--upstream=http://u:secret@127.0.0.1"}, "--upstream"},
+		{[]string{"--dev", "--max-state-bytes=0"}, "positive"},
+		{[]string{"--dev", "--max-ring-age=1h"}, "--max-ring-age"},
+		{with("--key=prod/deployer", "--max-ring-age=1s"), "at least"},
+		{with("--key=prod/deployer", "--max-ring-age=1h"), ""},
+		{[]string{"--dev", "--log-level=loud"}, "--log-level"},
+		{[]string{"--dev", "--log-format=xml"}, "--log-format"},
+		{[]string{"--dev", "extra"}, "unexpected argument"},
+		{[]string{"--dev", "--codec-listen=unix:///x"}, "codec-listen"}, // not before it exists
+		{[]string{"--version"}, ""},
+	} {
+		_, err := parse(c.args)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%v: %v", c.args, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%v: %v, want an error with %q", c.args, err, c.want)
+		case err != nil && strings.Contains(err.Error(), "secret"):
+			t.Errorf("%v: the error repeats a password", c.args)
+		}
+	}
+}
+
+func TestThePodIsKnownFromTheEnvironment(t *testing.T) {
+	t.Setenv("POD_NAME", "mcp-0")
+	t.Setenv("POD_UID", "u")
+	t.Setenv("POD_NAMESPACE", "prod")
+	t.Setenv("NODE_NAME", "node")
+	o, err := parse([]string{"--key=prod/deployer", "--pod-name=mcp-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.pod.Name != "mcp-1" || o.pod.UID != "u" || o.podNamespace != "prod" || o.pod.Node != "node" || o.keyName.Name != "deployer" {
+		t.Errorf("%+v", o)
+	}
+}

@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/internal/rotation"
+	"github.com/requeststate/operator/sidecar/agent"
+)
+
+// A Pod identifies the pod whose report is written.
+type Pod struct {
+	// Name and UID are the pod's. The UID is its identity: a StatefulSet's next pod has the same name.
+	Name, UID string
+	// Node is the node's name; it may be empty.
+	Node string
+}
+
+// Config is what a Source is made of.
+type Config struct {
+	// REST reaches the API server as the pod's service account.
+	REST *rest.Config
+	// Key names the RequestStateKey, in the pod's namespace.
+	Key types.NamespacedName
+	// Pod is the sidecar's own.
+	Pod Pod
+	// Version is the sidecar's, for the report.
+	Version string
+	// Logger is for the watch; nil discards.
+	Logger *slog.Logger
+}
+
+// A Source is an agent.Source. It is safe for concurrent use.
+type Source struct {
+	Config
+	client client.WithWatch
+	bootID string
+
+	mu     sync.Mutex
+	stored *v1alpha1.KeyringReport // as last read or written; nil: not known
+}
+
+var _ agent.Source = (*Source)(nil)
+
+// New returns a Source with a boot id of its own. It makes no request.
+func New(c Config) (*Source, error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	// Both kinds are known, so nothing is asked of discovery: a sidecar's start costs the API server as little as can be.
+	// The plurals are given, since the mapper's guess is requeststatekeies.
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion})
+	for kind, plural := range map[string]string{"RequestStateKey": "requeststatekeys", "KeyringReport": "keyringreports"} {
+		mapper.AddSpecific(v1alpha1.GroupVersion.WithKind(kind), v1alpha1.GroupVersion.WithResource(plural),
+			v1alpha1.GroupVersion.WithResource(strings.ToLower(kind)), meta.RESTScopeNamespace)
+	}
+	cl, err := client.NewWithWatch(c.REST, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("client for the API server: %w", err)
+	}
+	var boot [16]byte
+	_, _ = rand.Read(boot[:]) // never fails: it ends the process instead
+	return &Source{Config: c, client: cl, bootID: hex.EncodeToString(boot[:])}, nil
+}
+
+// Key returns the key's name.
+func (s *Source) Key() types.NamespacedName { return s.Config.Key }
+
+// Get reads the key consistently. A refusal is an *agent.Unreadable that names the remedy.
+func (s *Source) Get(ctx context.Context) (rotation.View, error) {
+	key := &v1alpha1.RequestStateKey{}
+	err := s.client.Get(ctx, s.Config.Key, key)
+	switch {
+	case apierrors.IsNotFound(err):
+		return rotation.View{}, nil
+	case apierrors.IsForbidden(err):
+		return rotation.View{}, &agent.Unreadable{Message: "this pod's service account may not get the RequestStateKey: name it in spec.serviceAccountNames"}
+	case err != nil:
+		return rotation.View{}, err
+	}
+	return rotation.ViewOf(key), nil
+}
+
+// Watch watches the one key until ctx ends. It reconnects by itself, with back-off.
+func (s *Source) Watch(ctx context.Context, seen func(rotation.View)) {
+	show := func(object any) {
+		if key, ok := object.(*v1alpha1.RequestStateKey); ok {
+			seen(rotation.ViewOf(key))
+		}
+	}
+	logger := logr.FromSlogHandler(s.Logger.Handler())
+	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
+		Logger:        &logger,
+		ListerWatcher: toolscache.ToListWatcherWithWatchListSemantics(s.listWatch(), s.client),
+		ObjectType:    &v1alpha1.RequestStateKey{},
+		Handler: toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    show,
+			UpdateFunc: func(_, object any) { show(object) },
+			DeleteFunc: func(any) { seen(rotation.View{}) },
+		},
+	})
+	informer.RunWithContext(ctx)
+}
+
+func (s *Source) listWatch() *toolscache.ListWatch {
+	// The role names the one key; such a role allows a list or a watch only with this selector.
+	only := func(o metav1.ListOptions) *client.ListOptions {
+		o.FieldSelector = ""
+		return &client.ListOptions{Namespace: s.Config.Key.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", s.Config.Key.Name), Raw: &o}
+	}
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list := &v1alpha1.RequestStateKeyList{}
+			return list, s.client.List(ctx, list, only(o))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return s.client.Watch(ctx, &v1alpha1.RequestStateKeyList{}, only(o))
+		},
+	}
+}

@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// DefaultDrain bounds how long exchanges that are under way may go on after the end was asked for.
+	DefaultDrain = 10 * time.Second
+
+	readHeaderTimeout = 10 * time.Second
+	// Longer than load balancers keep theirs, so that none writes a request into a connection that is being closed.
+	idleTimeout    = 3 * time.Minute
+	maxHeaderBytes = 64 << 10
+)
+
+// A Port is an address and what answers there.
+type Port struct {
+	// Name is for logs and errors.
+	Name string
+	// Listener accepts the connections; Serve closes it.
+	Listener net.Listener
+	// Handler answers.
+	Handler http.Handler
+}
+
+// Serve serves ports until ctx ends, or one of them fails. Then it closes them one after another, in the order given: each stops accepting, and
+// exchanges under way may go on for up to drain. It returns nil if ctx ended, even if exchanges had to be cut off.
+func Serve(ctx context.Context, ports []Port, drain time.Duration, logger *slog.Logger) error {
+	failed := make(chan error, len(ports))
+	servers := make([]*http.Server, len(ports))
+	for i, p := range ports {
+		servers[i] = newServer(p.Handler, logger)
+		logger.Info("listening", "port", p.Name, "address", p.Listener.Addr().String())
+		go func() {
+			if err := servers[i].Serve(p.Listener); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("%s: %w", p.Name, err)
+			}
+		}()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+		logger.Info("ending: no new connections, exchanges under way may finish", "within", drain.String())
+	case err = <-failed:
+	}
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	for i, s := range servers {
+		if s.Shutdown(deadline) != nil {
+			logger.Warn("exchanges were cut off at the end", "port", ports[i].Name)
+			_ = s.Close() // nothing is left to do about an error
+		}
+	}
+	return err
+}
+
+// newServer has no write timeout: a stream lasts as long as its two ends want it to.
+func newServer(handler http.Handler, logger *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+}
