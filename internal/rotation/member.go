@@ -200,6 +200,9 @@ func (m *Member) Saw(v View, consistent bool) {
 // judge is Judge, minding also what is about to be loaded: an older event must not take its place.
 func (m *Member) judge(v *View, consistent bool) Verdict {
 	verdict := Judge(m.held, v, consistent)
+	if consistent && verdict == Ignore && m.held.sameRing(v) && m.lacks(v) {
+		return Load // a later ring took keys away, and then its status was rolled back
+	}
 	if consistent || verdict != Load || m.pending == nil {
 		return verdict
 	}
@@ -211,6 +214,11 @@ func (m *Member) judge(v *View, consistent bool) Verdict {
 	default:
 		return Load
 	}
+}
+
+// lacks tells whether a key of the ring that is held was forgotten, though it is not revoked.
+func (m *Member) lacks(v *View) bool {
+	return slices.ContainsFunc(m.Wanted(v), func(id string) bool { return m.dropped[id] })
 }
 
 func (m *Member) sawBeforeFirstLoad(v View, consistent bool) {
@@ -308,6 +316,7 @@ func (m *Member) fail(problem *v1alpha1.ReportError) {
 func (m *Member) Reported() {
 	m.needWrite = false
 	m.reported = m.held
+	m.needGet = m.needGet || !m.joined && m.held != nil
 }
 
 // ReportSeen tells what a periodic look at the member's own report showed: whether it is there and is the one that this process last wrote.

@@ -141,6 +141,30 @@ func TestWhatAMalformedRingLacksIsNotForgotten(t *testing.T) {
 	act(t, m, ActLoad)
 }
 
+func TestAStatusThatIsRolledBackBringsForgottenKeysBack(t *testing.T) {
+	before := view("u", epoch, 3, idB, idA)
+	m := join(t, before)
+	m.Saw(view("u", epoch, 4, idB), false)
+	act(t, m, ActDrop)
+	v := act(t, m, ActLoad).View
+	m.Loaded(v, &v1alpha1.ReportError{Reason: v1alpha1.ReportKMSUnavailable})
+	m.Saw(before, true)
+	if got := m.Wanted(act(t, m, ActLoad).View); !slices.Equal(got, []string{idB, idA}) {
+		t.Fatalf("it loads %v", got)
+	}
+}
+
+func TestAJoinReadsAgainAfterAReportThatTookTwoTries(t *testing.T) {
+	m := NewMember()
+	m.Saw(view("u", epoch, 1, idA), true)
+	m.Loaded(act(t, m, ActLoad).View, nil)
+	act(t, m, ActReport)
+	m.Saw(view("u", epoch, 1, idA), true) // a read before the report was written proves nothing
+	act(t, m, ActReport)
+	m.Reported()
+	act(t, m, ActGet)
+}
+
 func TestARevokedKeyIsForgottenAtOnceAndNeverLoadedAgain(t *testing.T) {
 	m := join(t, view("u", "e", 2, idB, idA))
 	v := view("u", "e", 2, idB, idA)

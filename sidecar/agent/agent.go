@@ -212,7 +212,10 @@ func (a *Agent) begin(ctx context.Context, action rotation.Action) bool {
 	case a.mustGet:
 		a.beginGet(ctx)
 	case action.Kind == rotation.ActReport:
-		return !a.reportHeld && a.beginReport(ctx, action.Report)
+		if a.reportHeld {
+			return false
+		}
+		a.beginReport(ctx, action.Report)
 	case action.Kind == rotation.ActGet:
 		if a.getHeld {
 			return false

@@ -150,17 +150,16 @@ func (a *Agent) missing() {
 }
 
 // beginReport writes the report unless it surely says this already.
-func (a *Agent) beginReport(ctx context.Context, wanted *rotation.Report) bool {
+func (a *Agent) beginReport(ctx context.Context, wanted *rotation.Report) {
 	r := a.reportOf(wanted)
 	if a.written != nil && equality.Semantic.DeepEqual(a.written, r) {
 		a.reportStands()
-		return true
+		return
 	}
 	a.written = nil // until it is known what became of this one
 	a.do(ctx, &operation{kind: rotation.ActReport, report: r}, a.ReadTimeout, func(ctx context.Context, o *outcome) {
 		o.err = a.Source.WriteReport(ctx, r)
 	})
-	return true
 }
 
 // reportOf adds what the member does not know: check values, and why a source has no ring.

@@ -52,10 +52,10 @@ func Serve(ctx context.Context, ports []Port, drain time.Duration, logger *slog.
 	}
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	for i, s := range servers {
-		if s.Shutdown(deadline) != nil {
-			logger.Warn("exchanges were cut off at the end", "port", ports[i].Name)
-			_ = s.Close() // nothing is left to do about an error
+	for i, p := range ports {
+		if servers[i].Shutdown(deadline) != nil {
+			logger.Warn("exchanges were cut off at the end", "port", p.Name)
+			_ = servers[i].Close() // nothing is left to do about an error
 		}
 	}
 	return err
