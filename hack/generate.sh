@@ -10,7 +10,17 @@ cd "$(dirname "$0")/.."
 
 for what in "$@"; do
   case $what in
-  crds) bin/controller-gen crd paths=./api/... output:crd:dir="$out/config/crd/bases" ;;
+  crds)
+    bin/controller-gen crd paths=./api/... output:crd:dir="$out/config/crd/bases"
+    # The format date-time admits texts that Go does not parse. Our own fields have a pattern against them; metav1.Condition, a type of others, gets it here.
+    for crd in "$out"/config/crd/bases/*.yaml; do
+      awk -v pattern='pattern: ^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?Z$' '
+        held { if ($1 != "pattern:") { match(held, /^ */); print substr(held, 1, RLENGTH) pattern }; held = "" }
+        { print }
+        $1 == "format:" && $2 == "date-time" { held = $0 }' "$crd" >"$crd.tmp"
+      mv "$crd.tmp" "$crd"
+    done
+    ;;
   rbac) bin/controller-gen rbac:roleName=requeststate-manager-role paths=./controllers/... output:rbac:dir="$out/config/rbac" ;;
   deepcopy) bin/controller-gen object paths=./api/v1alpha1 output:object:dir="$out/api/v1alpha1" ;;
   api-docs)

@@ -81,6 +81,7 @@ type KeyringReportSpec struct {
 	// generation is the generation of the ring that is held; 0: the sidecar has not joined, holds nothing and serves nothing.
 	// +required
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9007199254740991
 	Generation int64 `json:"generation"`
 
 	// mintingKeyID is the key under which the sidecar seals.
@@ -106,6 +107,9 @@ type KeyringReportSpec struct {
 
 	// reportedAt is when the report was written, by the pod's clock.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	ReportedAt *metav1.Time `json:"reportedAt,omitempty"`
 }
 

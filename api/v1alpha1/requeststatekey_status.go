@@ -46,10 +46,16 @@ type RequestStateKeyStatus struct {
 
 	// lastRotationTime is when the last rotation ended: when its old key was retired.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	LastRotationTime *metav1.Time `json:"lastRotationTime,omitempty"`
 
 	// nextRotationTime is when the next scheduled rotation starts, counted from the end of the last; absent if spec.rotation.interval is 0s.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	NextRotationTime *metav1.Time `json:"nextRotationTime,omitempty"`
 
 	// phase is how far a rotation has come: Pending, Stable, VerifyNew, MintNew or RetireOld. For display only.
@@ -95,6 +101,7 @@ type Keyring struct {
 
 	// generation grows by one with every change of epoch, mintingKeyID, settings or the set of keys, and by nothing else.
 	// +required
+	// +kubebuilder:validation:Maximum=9007199254740991
 	Generation int64 `json:"generation"`
 
 	// mintingKeyID is the key under which new tokens are sealed.
@@ -124,11 +131,15 @@ type KeyringSettings struct {
 	// ttl is the lifetime of tokens sealed with this ring.
 	// +required
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,6}[hms])+$`
 	TTL metav1.Duration `json:"ttl"`
 
 	// clockSkew is the tolerance with which tokens are accepted before and after their time.
 	// +required
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,6}[hms])+$`
 	ClockSkew metav1.Duration `json:"clockSkew"`
 
 	// principal says whether, and how, the proxy binds tokens to a principal.
@@ -146,6 +157,7 @@ type KeyringKey struct {
 	// wrappedKey is the data key as the KMS wrapped it: an AWS KMS ciphertext blob or a binary age file. It is bound to namespace, name and id.
 	// +required
 	// +kubebuilder:validation:MaxLength=49152
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`
 	WrappedKey []byte `json:"wrappedKey"`
 
 	// kms is the stanza of the spec with which the key was wrapped.
@@ -159,29 +171,45 @@ type KeyringKey struct {
 
 	// createdAt is when the key was wrapped.
 	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	CreatedAt metav1.Time `json:"createdAt"`
 
 	// mintingSince is when the key became the minting key; absent if it never was.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	MintingSince *metav1.Time `json:"mintingSince,omitempty"`
 
 	// maxTTL is the longest ttl in force while the key minted.
 	// +required
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,6}[hms])+$`
 	MaxTTL metav1.Duration `json:"maxTTL"`
 
 	// maxClockSkew is the largest clockSkew in force while the key was in the ring.
 	// +required
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,6}[hms])+$`
 	MaxClockSkew metav1.Duration `json:"maxClockSkew"`
 
 	// ackedAt is when every live consumer was seen to mint under a later key, rounded up to the second; absent until then. Bookkeeping: it does not
 	// move the ring's generation.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	AckedAt *metav1.Time `json:"ackedAt,omitempty"`
 
 	// retireAt is ackedAt + maxTTL + 2*maxClockSkew: when the last token under the key has expired on every clock. Derived, for display.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	RetireAt *metav1.Time `json:"retireAt,omitempty"`
 }
 
@@ -218,10 +246,16 @@ type RotationStatus struct {
 
 	// startedAt is when the new key entered the ring.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 
 	// phaseStartedAt is when the present phase began; spec.rotation.stallAfter counts from it.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	PhaseStartedAt *metav1.Time `json:"phaseStartedAt,omitempty"`
 }
 
@@ -254,14 +288,23 @@ type HistoryEntry struct {
 
 	// startedAt is when the key's successor entered the ring.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 
 	// mintingAt is when the key's successor began to mint.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	MintingAt *metav1.Time `json:"mintingAt,omitempty"`
 
 	// retiredAt is when the key left the ring.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$`
 	RetiredAt *metav1.Time `json:"retiredAt,omitempty"`
 
 	// result is Completed, Aborted or Revoked.

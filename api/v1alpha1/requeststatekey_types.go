@@ -60,6 +60,7 @@ type RequestStateKeySpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0",message="audience must not be empty: leave it out for the default \"<namespace>/<name>\", or name the service"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:cntrl:]]')",message="audience must not contain control characters: name the service in plain text"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="audience is immutable, since every token in flight is bound to it: create another RequestStateKey for another audience"
 	Audience *string `json:"audience,omitempty"`
 
@@ -115,7 +116,7 @@ type RequestStateKeySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.source == 'JWT' || !has(self.jwt)",message="principal.jwt is set but principal.source is not JWT, so nothing would be bound: set source to JWT or remove jwt",fieldPath=".jwt"
 	// +kubebuilder:validation:XValidation:rule="self.source == 'Header' || !has(self.header)",message="principal.header is set but principal.source is not Header, so nothing would be bound: set source to Header or remove header",fieldPath=".header"
 	// +kubebuilder:validation:XValidation:rule="!has(self.jwt) || self.jwt.issuer.size() > 0",message="principal.jwt.issuer must not be empty: set the https URL of the OpenID Connect issuer",fieldPath=".jwt.issuer"
-	// +kubebuilder:validation:XValidation:rule="!has(self.jwt) || self.jwt.issuer.size() == 0 || (isURL(self.jwt.issuer) && url(self.jwt.issuer).getScheme() == 'https' && url(self.jwt.issuer).getHost() != '')",message="principal.jwt.issuer must be an https URL, as in the iss claim of the tokens",fieldPath=".jwt.issuer"
+	// +kubebuilder:validation:XValidation:rule="!has(self.jwt) || self.jwt.issuer.size() == 0 || (isURL(self.jwt.issuer) && self.jwt.issuer.matches('^https://[^/?#@]+(/[^?#]*)?$'))",message="principal.jwt.issuer must be an https URL without user, query and fragment, as in the iss claim of the tokens",fieldPath=".jwt.issuer"
 	// +kubebuilder:validation:XValidation:rule="!has(self.jwt) || !has(self.jwt.jwksURI) || (isURL(self.jwt.jwksURI) && url(self.jwt.jwksURI).getScheme() == 'https' && url(self.jwt.jwksURI).getHost() != '')",message="principal.jwt.jwksURI must be an https URL: leave it out to find it by OpenID Connect discovery",fieldPath=".jwt.jwksURI"
 	// +kubebuilder:validation:XValidation:rule="!has(self.jwt) || ('iss' in self.jwt.claims && 'sub' in self.jwt.claims)",message="principal.jwt.claims must include iss and sub, since a subject is unique only within its issuer",fieldPath=".jwt.claims"
 	// +kubebuilder:validation:XValidation:rule="!has(self.jwt) || self.jwt.claims.all(c, self.jwt.claims.exists_one(d, c == d))",message="principal.jwt.claims names a claim twice: name each once",fieldPath=".jwt.claims"
@@ -281,6 +282,7 @@ type JWTPrincipalSpec struct {
 	// caBundle holds PEM certificates that vouch for issuer and jwksURI, instead of the system's. At most 64 KiB in base64.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`
 	CABundle []byte `json:"caBundle,omitempty"`
 
 	// claims make the principal, in this order; a claim that a token lacks counts as null, but iss and sub must be present. From 2 to 16 names, each

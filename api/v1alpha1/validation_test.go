@@ -27,7 +27,7 @@ const (
 	wholeMessage       = "kms.age.recipients: each must be a whole X25519 recipient (age1 and 58 characters) or a whole post-quantum recipient (age1pq1 and about 1,950 characters); plugin recipients (age1NAME1...) are not supported"
 	shortMessage       = "rotation.interval must be at least 2*(ttl+clockSkew), so that one rotation ends before the next begins: raise rotation.interval, lower ttl or clockSkew, or set rotation.interval to 0s to rotate only on request"
 	revokedMessage     = "a key id is 16 lower-case hexadecimal digits, as in status.keyring.keys[].id"
-	issuerMessage      = "principal.jwt.issuer must be an https URL, as in the iss claim of the tokens"
+	issuerMessage      = "principal.jwt.issuer must be an https URL without user, query and fragment, as in the iss claim of the tokens"
 	jwksMessage        = "principal.jwt.jwksURI must be an https URL: leave it out to find it by OpenID Connect discovery"
 	headerNameMessage  = "principal.header.name must be a header name of letters, digits and '-', such as X-Forwarded-User"
 	proxiesMessage     = "principal.header.trustedProxies must be CIDRs such as 10.0.0.0/8; write a single address as 10.0.0.1/32"
@@ -90,6 +90,7 @@ func TestRequestStateKeyRefusals(t *testing.T) {
 		{"age secret with a path", "kms: {age: {recipients: [" + recipient1 + "], identitySecret: {name: a, key: ../b}}}", "spec.kms.age.identitySecret.key", "kms.age.identitySecret.key must be the name of an entry of the Secret, such as identity.txt"},
 
 		{"audience empty", kmsAge + `audience: ""`, "spec.audience", `audience must not be empty: leave it out for the default "<namespace>/<name>", or name the service`},
+		{"audience with a line break", kmsAge + `audience: "a\nb"`, "spec.audience", "audience must not contain control characters: name the service in plain text"},
 		{"audience too long", kmsAge + "audience: " + strings.Repeat("a", 254), "spec.audience", "Too long: may not be more than 253 bytes"},
 		{"ttl too short", kmsAge + "ttl: 9s", "spec.ttl", ttlMessage},
 		{"ttl too long", kmsAge + "ttl: 24h1s", "spec.ttl", ttlMessage},
@@ -124,6 +125,8 @@ func TestRequestStateKeyRefusals(t *testing.T) {
 		{"header beside jwt", kmsAge + "principal: {source: JWT, jwt: {issuer: \"https://i.example\", audiences: [a]}, header: {name: X-User, trustedProxies: [10.0.0.0/8]}}", "spec.principal.header", unboundHeadMessage},
 		{"no issuer", kmsAge + "principal: {source: JWT, jwt: {audiences: [a]}}", "spec.principal.jwt.issuer", "Required value"},
 		{"issuer empty", jwtIssuer(`""`), "spec.principal.jwt.issuer", "principal.jwt.issuer must not be empty: set the https URL of the OpenID Connect issuer"},
+		{"issuer with a password", jwtIssuer(`"https://u:p@login.example.com"`), "spec.principal.jwt.issuer", issuerMessage},
+		{"issuer with a query", jwtIssuer(`"https://login.example.com/?a=b"`), "spec.principal.jwt.issuer", issuerMessage},
 		{"issuer over http", jwtIssuer(`"http://login.example.com"`), "spec.principal.jwt.issuer", issuerMessage},
 		{"issuer no URL", jwtIssuer("login.example.com"), "spec.principal.jwt.issuer", issuerMessage},
 		{"issuer without host", jwtIssuer(`"https:///tenant"`), "spec.principal.jwt.issuer", issuerMessage},

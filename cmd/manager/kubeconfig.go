@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,7 +18,7 @@ func restConfig(o options) (*rest.Config, error) {
 		config, err = ctrl.GetConfig()
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no API server to talk to: give --kubeconfig FILE, set KUBECONFIG, or run in a pod with a service account: %w", err)
 	}
 	config.QPS, config.Burst = o.qps, o.burst
 	config.UserAgent = rest.DefaultKubernetesUserAgent() + " requeststate-manager/" + version

@@ -124,8 +124,8 @@ func Plan(o Observation) Decision {
 			break
 		}
 	}
-	p.malformedRequests()
 	p.overdue()
+	p.malformedRequests()
 	return p.d
 }
 

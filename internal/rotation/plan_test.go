@@ -304,6 +304,17 @@ func TestPitfall10AMalformedRequestIsRefusedLoudlyAndHoldsUpNothing(t *testing.T
 	}
 }
 
+func TestAMalformedRequestDoesNotHideWhoIsWaitedFor(t *testing.T) {
+	f := stable(t, 1)
+	f.request()
+	f.expect(StepVerifyNew)
+	f.key.Annotations[v1alpha1.AnnotationRotateAt] = "tomorrow"
+	f.now = f.now.Add(time.Hour)
+	if d := f.expect(StepNone); d.Stalled == nil || d.Stalled.Reason != v1alpha1.ReasonConsumersBehind {
+		t.Fatalf("%+v", d.Stalled)
+	}
+}
+
 func TestASecondTriggerIsRememberedNotMerged(t *testing.T) {
 	f := stable(t, 1)
 	f.request()

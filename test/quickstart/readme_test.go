@@ -26,7 +26,7 @@ func TestTwoReplicasByHand(t *testing.T) {
 	if !ok || !closed {
 		t.Fatal("the README has no block for this test")
 	}
-	script = strings.NewReplacer("3000", "43000", ":808$", ":4308$", ":809$", ":4309$", "8091 8092", "43091 43092", "call 8081", "call 43081", "call 8082", "call 43082").Replace(script)
+	script = strings.NewReplacer("13000", "43000", ":1808$", ":4308$", ":1809$", ":4309$", "18091 18092", "43091 43092", "call 18081", "call 43081", "call 18082", "call 43082").Replace(script)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
