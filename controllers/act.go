@@ -22,13 +22,12 @@ const kmsDeadline = 30 * time.Second
 func (r *Reconciler) act(ctx context.Context, o *rotation.Observation, d *rotation.Decision) (*v1alpha1.RequestStateKeyStatus, error) {
 	var fresh *rotation.FreshKey
 	var kmsErr error
-	if d.Step.NeedsFreshKey() {
+	if d.Fresh {
 		fresh, kmsErr = r.wrap(ctx, o.Key)
 		o.KMS = &rotation.KMSOutcome{}
 		if kmsErr != nil {
 			o.KMS.Problem = kmsErr.Error()
-			*d = rotation.Decision{Census: d.Census, Stalled: d.Stalled, Reason: "the step " + string(d.Step) + " waits for the KMS: " + kmsErr.Error()}
-			fresh = nil
+			*d, fresh = rotation.WithoutKMS(*d, kmsErr.Error()), nil
 		}
 	}
 	status, err := rotation.Apply(*o, *d, fresh)

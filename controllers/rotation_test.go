@@ -252,8 +252,8 @@ func TestPitfall47AConflictDropsTheDecision(t *testing.T) {
 	if err != nil || result.RequeueAfter != conflictDelay {
 		t.Fatalf("result %+v, %v", result, err)
 	}
-	if key := w.settle(racing); key.Status.Phase != v1alpha1.PhaseVerifyNew {
-		t.Fatalf("phase %s: the promotion of a key that was revoked meanwhile was retried", key.Status.Phase)
+	if key := w.settle(racing); key.Status.Phase != v1alpha1.PhaseStable || key.Status.History[0].Result != v1alpha1.RotationAborted {
+		t.Fatalf("phase %s, history %+v: the promotion of a key that was revoked meanwhile was retried", key.Status.Phase, key.Status.History)
 	}
 }
 

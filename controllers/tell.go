@@ -16,6 +16,9 @@ const (
 	eventRotationStarted = "RotationStarted"
 	eventKeyMinting      = "KeyMinting"
 	eventKeyRetired      = "KeyRetired"
+	eventKeyRevoked      = "KeyRevoked"
+	eventAborted         = "RotationAborted"
+	eventSettings        = "SettingsChanged"
 	eventStalled         = "RotationStalled"
 	eventResumed         = "RotationResumed"
 	eventKMSUnavailable  = "KMSUnavailable"
@@ -38,6 +41,12 @@ func (r *Reconciler) tell(ctx context.Context, key *v1alpha1.RequestStateKey, af
 		r.event(key, corev1.EventTypeNormal, eventRotationStarted, "a new key is to be verified everywhere: "+d.Reason)
 	case rotation.StepRetireOld:
 		r.event(key, corev1.EventTypeNormal, eventKeyRetired, "key "+d.KeyID+" left the ring: "+d.Reason)
+	case rotation.StepRevoke:
+		r.event(key, corev1.EventTypeWarning, eventKeyRevoked, "key "+d.KeyID+" left the ring, and key "+after.Keyring.MintingKeyID+" mints: "+d.Reason)
+	case rotation.StepAbort:
+		r.event(key, corev1.EventTypeNormal, eventAborted, "key "+d.KeyID+" left the ring before it minted: "+d.Reason)
+	case rotation.StepSettings:
+		r.event(key, corev1.EventTypeNormal, eventSettings, d.Reason)
 	}
 
 	was, is := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionStalled), meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionStalled)

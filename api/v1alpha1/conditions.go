@@ -30,8 +30,8 @@ const (
 	ReasonRotating = "Rotating"
 	// ReasonConsumersBehind means that a phase has waited longer than spec.rotation.stallAfter for the pods named in the message.
 	ReasonConsumersBehind = "ConsumersBehind"
-	// ReasonNotYetSupported means that the spec asks for something that this version cannot do yet.
-	ReasonNotYetSupported = "NotYetSupported"
+	// ReasonRevocationPending means that the minting key is revoked, so that nothing is sealed, and no fresh key could be had from the KMS to take its place.
+	ReasonRevocationPending = "RevocationPending"
 	// ReasonRingLost means that live reports name a ring of this object which its status no longer has.
 	ReasonRingLost = "RingLost"
 	// ReasonRingCorrupt means that the ring in status contradicts itself; nothing is overwritten.

@@ -28,10 +28,10 @@ type FreshKey struct {
 const longestTTL = 24 * time.Hour
 
 // Apply returns the status that follows from a decision: the ring after the step, and everything that is displayed. fresh is needed exactly if
-// d.Step.NeedsFreshKey(). The observation is not changed. If nothing is worth a write, the result equals the status that was observed.
+// d.Fresh. The observation is not changed. If nothing is worth a write, the result equals the status that was observed.
 func Apply(o Observation, d Decision, fresh *FreshKey) (*v1alpha1.RequestStateKeyStatus, error) {
-	if d.Step.NeedsFreshKey() != (fresh != nil) {
-		return nil, fmt.Errorf("step %q: a fresh key is given: %t, needed: %t", d.Step, fresh != nil, d.Step.NeedsFreshKey())
+	if d.Fresh != (fresh != nil) {
+		return nil, fmt.Errorf("step %q: a fresh key is given: %t, needed: %t", d.Step, fresh != nil, d.Fresh)
 	}
 	s := o.Key.Status.DeepCopy()
 	now := at(o.Now)
@@ -53,15 +53,18 @@ func Apply(o Observation, d Decision, fresh *FreshKey) (*v1alpha1.RequestStateKe
 		s.Rotation.PhaseStartedAt = now
 	case StepRetireOld:
 		applyRetireOld(s, d, now)
+	case StepSettings:
+		applySettings(s, SettingsOf(o.Key))
+	case StepAbort:
+		applyAbort(s, d, now)
+	case StepRevoke:
+		applyRevoke(s, d, fresh, now)
 	case StepRepair:
 		repairKey(s.Keyring, Find(s.Keyring, d.KeyID), now)
 	default:
 		return nil, fmt.Errorf("step %q is unknown", d.Step)
 	}
-	if nonce, _ := request(o.Key, v1alpha1.AnnotationBootstrapAt, s.LastHandledBootstrapAt); nonce != "" && ringFault(s.Keyring) == nil && s.Keyring != nil {
-		// There is nothing to force; left unhandled, it would act by surprise when a ring is lost later.
-		s.LastHandledBootstrapAt = nonce
-	}
+	settleRequests(o.Key, s)
 	display(o, d, s)
 	return s, nil
 }
@@ -80,13 +83,22 @@ func applyBootstrap(key *v1alpha1.RequestStateKey, s *v1alpha1.RequestStateKeySt
 	}
 	s.Rotation, s.LastRotationTime = nil, nil
 	// A fresh key answers whatever was asked for before there was one.
-	for annotation, handled := range map[string]*string{
-		v1alpha1.AnnotationRotateAt:    &s.LastHandledRotateAt,
-		v1alpha1.AnnotationBootstrapAt: &s.LastHandledBootstrapAt,
-	} {
-		if nonce, _ := request(key, annotation, *handled); nonce != "" {
-			*handled = nonce
-		}
+	if nonce, _ := request(key, v1alpha1.AnnotationRotateAt, s.LastHandledRotateAt); nonce != "" {
+		s.LastHandledRotateAt = nonce
+	}
+}
+
+// settleRequests notes as handled what there is nothing to do about: to force a ring where a usable one is, or to abort where no new key waits. Left
+// unhandled, such a request would act by surprise later.
+func settleRequests(key *v1alpha1.RequestStateKey, s *v1alpha1.RequestStateKeyStatus) {
+	if s.Keyring == nil || CheckRing(s.Keyring) != nil {
+		return
+	}
+	if nonce, _ := request(key, v1alpha1.AnnotationBootstrapAt, s.LastHandledBootstrapAt); nonce != "" {
+		s.LastHandledBootstrapAt = nonce
+	}
+	if nonce, _ := request(key, v1alpha1.AnnotationAbortAt, s.LastHandledAbortAt); nonce != "" && NewKey(s.Keyring) == nil {
+		s.LastHandledAbortAt = nonce
 	}
 }
 
@@ -110,24 +122,36 @@ func applyMintNew(s *v1alpha1.RequestStateKeyStatus, id string, now *metav1.Time
 }
 
 func applyRetireOld(s *v1alpha1.RequestStateKeyStatus, d Decision, now *metav1.Time) {
-	s.Rotation = ensureRotation(s.Rotation, now)
-	entry := v1alpha1.HistoryEntry{
-		KeyID:     d.KeyID,
-		Reason:    s.Rotation.Reason,
-		StartedAt: s.Rotation.StartedAt,
-		MintingAt: Find(s.Keyring, s.Keyring.MintingKeyID).MintingSince,
-		RetiredAt: now,
-		Result:    v1alpha1.RotationCompleted,
-		Consumers: d.Census.Summary(),
+	record(s, d, v1alpha1.RotationCompleted, s.Keyring.MintingKeyID, now)
+	remove(s, d.KeyID, now)
+}
+
+// record adds to the history that a key leaves the ring. successor is the key that took, or was to take, its place.
+func record(s *v1alpha1.RequestStateKeyStatus, d Decision, result v1alpha1.RotationResult, successor string, now *metav1.Time) {
+	entry := v1alpha1.HistoryEntry{KeyID: d.KeyID, Reason: d.Reason, RetiredAt: now, Result: result, Consumers: d.Census.Summary()}
+	if s.Rotation != nil {
+		entry.StartedAt = s.Rotation.StartedAt
+		if result == v1alpha1.RotationCompleted {
+			entry.Reason = s.Rotation.Reason
+		}
+	}
+	if k := Find(s.Keyring, successor); k != nil {
+		entry.MintingAt = k.MintingSince
 	}
 	s.History = slices.Insert(s.History, 0, entry)
 	s.History = s.History[:min(len(s.History), v1alpha1.MaxHistory)]
-	s.Keyring.Keys = slices.DeleteFunc(s.Keyring.Keys, func(k v1alpha1.KeyringKey) bool { return k.ID == d.KeyID })
+}
+
+// remove takes a key out of the ring, and ends the rotation if none is under way without it.
+func remove(s *v1alpha1.RequestStateKeyStatus, id string, now *metav1.Time) {
+	s.Keyring.Keys = slices.DeleteFunc(s.Keyring.Keys, func(k v1alpha1.KeyringKey) bool { return k.ID == id })
 	s.Keyring.Generation++
-	if len(Retiring(s.Keyring)) == 0 {
-		s.Rotation = nil
-		s.LastRotationTime = now
+	if PhaseOf(s.Keyring) == v1alpha1.PhaseStable {
+		s.Rotation, s.LastRotationTime = nil, now
+		return
 	}
+	s.Rotation = ensureRotation(s.Rotation, now)
+	s.Rotation.PhaseStartedAt = now
 }
 
 // ringKey makes the entry of a fresh key, which has not minted.

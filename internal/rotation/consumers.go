@@ -158,11 +158,18 @@ func behind(keyUID string, ring *v1alpha1.Keyring, revoked []v1alpha1.KeyID, r *
 		return "holds a ring of another epoch" + errorOf(r)
 	case r.Generation > ring.Generation:
 		return fmt.Sprintf("claims generation %d, which has never been published", r.Generation)
+	case holdsRevoked(revoked, r):
+		return fmt.Sprintf("holds a revoked key in generation %d", r.Generation) + errorOf(r)
 	case r.MintingKeyID != ring.MintingKeyID || !sameKeys(ring, revoked, r):
 		return fmt.Sprintf("holds generation %d", r.Generation) + errorOf(r)
 	default:
 		return ""
 	}
+}
+
+// holdsRevoked tells whether a report names a revoked key.
+func holdsRevoked(revoked []v1alpha1.KeyID, r *v1alpha1.KeyringReportSpec) bool {
+	return slices.ContainsFunc(r.Keys, func(k v1alpha1.ReportedKey) bool { return slices.Contains(revoked, v1alpha1.KeyID(k.ID)) })
 }
 
 // sameKeys tells whether a report names exactly the keys of the ring that are not revoked.

@@ -113,7 +113,7 @@ func (f *fleet) step() Decision {
 	o := f.observe(true)
 	d := Plan(o)
 	var fresh *FreshKey
-	if d.Step.NeedsFreshKey() {
+	if d.Fresh {
 		f.drawn++
 		fresh = &FreshKey{ID: fmt.Sprintf("%016x", 0x9+f.drawn), Epoch: epoch, WrappedKey: []byte("wrapped"), KMS: f.key.Spec.KMS}
 	}

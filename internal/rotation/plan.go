@@ -1,7 +1,6 @@
 package rotation
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/requeststate/operator/api/v1alpha1"
@@ -24,12 +23,15 @@ const (
 	StepAcknowledged Step = "acknowledged"
 	// StepRetireOld takes an old key out of the ring.
 	StepRetireOld Step = "retire-old"
+	// StepSettings publishes the settings of the spec with the ring.
+	StepSettings Step = "settings"
+	// StepAbort takes a new key that has never minted out of the ring.
+	StepAbort Step = "abort"
+	// StepRevoke takes a revoked key out of the ring; if it is the minting key, another takes its place in the same write.
+	StepRevoke Step = "revoke"
 	// StepRepair fills in a time or a ttl that is missing from the ring, with the value that retires latest.
 	StepRepair Step = "repair"
 )
-
-// NeedsFreshKey tells whether the step puts a data key into the ring that the KMS has yet to wrap.
-func (s Step) NeedsFreshKey() bool { return s == StepBootstrap || s == StepVerifyNew }
 
 // ChangesRing tells whether the step raises the ring's generation.
 func (s Step) ChangesRing() bool {
@@ -79,8 +81,10 @@ type Decision struct {
 	KeyID string
 	// Reason says in words why the step is taken, or why none is.
 	Reason string
-	// Nonce is the value of the rotate-at annotation that the step answers, or "".
+	// Nonce is the value of the rotate-at or abort-at annotation that the step answers, or "".
 	Nonce string
+	// Fresh tells that the step puts a data key into the ring that the KMS has yet to wrap.
+	Fresh bool
 	// Confirm asks for consistent evidence and another Plan: by the caches, a gate is open.
 	Confirm bool
 	// Stalled is set while nothing can advance without somebody's help.
@@ -97,13 +101,15 @@ type Decision struct {
 //
 //  1. A ring that contradicts itself, or that a later version wrote, is left alone.
 //  2. Without a ring, one is started, unless somebody holds a ring of this object already.
-//  3. What this version cannot act on yet stalls.
-//  4. Pods that disagree about a key's material stall everything.
-//  5. Missing times are filled in before anything is counted from them.
-//  6. A key that verifies everywhere begins to mint.
-//  7. Once it mints everywhere, that moment is recorded.
-//  8. An old key is retired when its last token has expired.
-//  9. With no rotation under way, one starts if it is due.
+//  3. Missing times are filled in before anything is counted from them.
+//  4. A revoked key leaves the ring, whatever holds up everything else.
+//  5. A new key that is no longer wanted leaves the ring, if it has never minted.
+//  6. Changed settings are published.
+//  7. Pods that disagree about a key's material stall what follows.
+//  8. A key that verifies everywhere begins to mint.
+//  9. Once it mints everywhere, that moment is recorded.
+//  10. An old key is retired when its last token has expired.
+//  11. With no rotation under way, one starts if it is due.
 func Plan(o Observation) Decision {
 	p := &planner{o: o, key: o.Key, ring: o.Key.Status.Keyring}
 	if o.Evidence != nil {
@@ -112,9 +118,11 @@ func Plan(o Observation) Decision {
 	for _, rule := range []func() bool{
 		p.unusableRing,
 		p.bootstrap,
-		p.unsupported,
-		p.mismatch,
 		p.repair,
+		p.revoke,
+		p.abort,
+		p.settings,
+		p.mismatch,
 		p.mintNew,
 		p.acknowledged,
 		p.retireOld,
@@ -141,6 +149,12 @@ type planner struct {
 func (p *planner) take(step Step, keyID, reason string) bool {
 	p.d.Step, p.d.KeyID, p.d.Reason = step, keyID, reason
 	return true
+}
+
+// takeFresh makes a step that needs a fresh key the decision.
+func (p *planner) takeFresh(step Step, keyID, reason string) bool {
+	p.d.Fresh = true
+	return p.take(step, keyID, reason)
 }
 
 // wait makes "not yet" the decision.
@@ -188,166 +202,4 @@ func (p *planner) quorum() string {
 		return "there is no consumer to wait for"
 	}
 	return "acknowledged by " + p.d.Census.Summary() + " consumers"
-}
-
-func (p *planner) forced() string {
-	nonce, _ := request(p.key, v1alpha1.AnnotationBootstrapAt, p.key.Status.LastHandledBootstrapAt)
-	return nonce
-}
-
-func (p *planner) unusableRing() bool {
-	if p.ring == nil {
-		return false
-	}
-	fault := CheckRing(p.ring)
-	if fault == nil {
-		return false
-	}
-	if nonce := p.forced(); nonce != "" && fault.Reason == v1alpha1.ReasonRingCorrupt {
-		return p.take(StepBootstrap, "", "forced by the annotation "+v1alpha1.AnnotationBootstrapAt+" "+nonce)
-	}
-	return p.stall(fault.Reason, fault.Message)
-}
-
-func (p *planner) bootstrap() bool {
-	if p.ring != nil {
-		return false
-	}
-	if nonce := p.forced(); nonce != "" {
-		return p.take(StepBootstrap, "", "forced by the annotation "+v1alpha1.AnnotationBootstrapAt+" "+nonce)
-	}
-	if !p.confirmed() {
-		return true
-	}
-	switch c := p.d.Census; {
-	case c.OfThisObject > 0:
-		p.stall(v1alpha1.ReasonRingLost, fmt.Sprintf("status holds no ring, but %d live pods report one of this object (%s): restore status from a backup, "+
-			"or annotate the key with %s=<RFC 3339 time> to start a new ring, which ends the rounds in flight", c.OfThisObject, names(c.Behind), v1alpha1.AnnotationBootstrapAt))
-	case c.Missing > 0:
-		p.stall(v1alpha1.ReasonRingLost, fmt.Sprintf("status holds no ring, but sidecars have run whose reports are missing (%s): wait for them to report, delete those pods, "+
-			"or annotate the key with %s=<RFC 3339 time> to start a new ring", names(c.Behind), v1alpha1.AnnotationBootstrapAt))
-		p.d.RequeueAfter = recheckGate
-	default:
-		p.take(StepBootstrap, "", "the key has no ring yet, and no pod holds one")
-	}
-	return true
-}
-
-func (p *planner) unsupported() bool {
-	if message := unsupported(p.key); message != "" {
-		return p.stall(v1alpha1.ReasonNotYetSupported, message)
-	}
-	return false
-}
-
-func (p *planner) mismatch() bool {
-	if id := p.d.Census.Mismatch; id != "" {
-		return p.stall(v1alpha1.ReasonCheckValueMismatch, fmt.Sprintf("pods hold different key material under key %s, so tokens would fail between them: "+
-			"compare the check values in their KeyringReports and restart the pods that differ", id))
-	}
-	return false
-}
-
-func (p *planner) repair() bool {
-	for i := range p.ring.Keys {
-		if k := &p.ring.Keys[i]; needsRepair(p.ring, k) {
-			return p.take(StepRepair, k.ID, "key "+k.ID+" lacks a time or a ttl, which is taken for the latest it can be, never for long ago")
-		}
-	}
-	return false
-}
-
-func (p *planner) mintNew() bool {
-	next := NewKey(p.ring)
-	if next == nil {
-		return false
-	}
-	if !p.gate() {
-		return true
-	}
-	return p.take(StepMintNew, next.ID, "every live consumer verifies under the new key: "+p.quorum())
-}
-
-func (p *planner) acknowledged() bool {
-	if PhaseOf(p.ring) != v1alpha1.PhaseMintNew {
-		return false
-	}
-	if !p.gate() {
-		return true
-	}
-	return p.take(StepAcknowledged, p.ring.MintingKeyID, "every live consumer mints under the new key: "+p.quorum())
-}
-
-func (p *planner) retireOld() bool {
-	var soonest time.Time
-	for _, k := range Retiring(p.ring) {
-		retireAt, ok := RetireAt(k)
-		if !ok {
-			continue
-		}
-		if !p.o.Now.Before(retireAt) {
-			return p.take(StepRetireOld, k.ID, "the last token under the old key expired at "+retireAt.UTC().Format(time.RFC3339))
-		}
-		if soonest.IsZero() || retireAt.Before(soonest) {
-			soonest = retireAt
-		}
-	}
-	if soonest.IsZero() {
-		return false
-	}
-	return p.wait(soonest.Sub(p.o.Now), "the last token under the old key expires at "+soonest.UTC().Format(time.RFC3339))
-}
-
-func (p *planner) verifyNew() bool {
-	reason, nonce := trigger(p.key, p.o.Now)
-	switch {
-	case reason == "":
-		p.d.Reason = "no rotation is due"
-		if due, ok := nextRotation(p.key); ok {
-			p.d.RequeueAfter = due.Sub(p.o.Now)
-		}
-	case p.key.Spec.Rotation.Paused:
-		p.d.Reason = "a rotation is due (" + reason + ") but spec.rotation.paused is set"
-	case len(p.ring.Keys) >= v1alpha1.MaxRingKeys:
-		p.stall(v1alpha1.ReasonRingCorrupt, fmt.Sprintf("a rotation is due (%s) but the ring holds %d keys already", reason, len(p.ring.Keys)))
-	default:
-		p.take(StepVerifyNew, "", reason)
-		p.d.Nonce = nonce
-	}
-	return true
-}
-
-// malformedRequests shows an annotation that asks for nothing that can be understood. It holds up nothing else.
-func (p *planner) malformedRequests() {
-	if p.d.Stalled != nil {
-		return
-	}
-	status := &p.key.Status
-	for _, a := range []struct{ annotation, handled string }{
-		{v1alpha1.AnnotationRotateAt, status.LastHandledRotateAt},
-		{v1alpha1.AnnotationAbortAt, status.LastHandledAbortAt},
-		{v1alpha1.AnnotationBootstrapAt, status.LastHandledBootstrapAt},
-	} {
-		if _, malformed := request(p.key, a.annotation, a.handled); malformed {
-			p.d.Stalled = &Stall{v1alpha1.ReasonInvalidRotateAt, "the annotation " + a.annotation + " is not an RFC 3339 time such as 2026-07-28T12:00:00Z, so it was not acted on: correct or remove it"}
-			return
-		}
-	}
-}
-
-// overdue turns waiting for consumers into a stall that names them, once it has lasted longer than spec.rotation.stallAfter. It changes nothing else.
-func (p *planner) overdue() {
-	r := p.key.Status.Rotation
-	if p.d.Stalled != nil || p.d.Step != StepNone || p.d.Confirm || r == nil || r.PhaseStartedAt.IsZero() || p.ring == nil || len(p.d.Census.Behind) == 0 {
-		return
-	}
-	if phase := PhaseOf(p.ring); phase != v1alpha1.PhaseVerifyNew && phase != v1alpha1.PhaseMintNew {
-		return
-	}
-	deadline := r.PhaseStartedAt.Add(p.key.Spec.Rotation.EffectiveStallAfter())
-	if p.o.Now.Before(deadline) {
-		p.d.RequeueAfter = min(p.d.RequeueAfter, deadline.Sub(p.o.Now))
-		return
-	}
-	p.d.Stalled = &Stall{v1alpha1.ReasonConsumersBehind, fmt.Sprintf("phase %s waits for: %s; it goes on by itself once they report, or are gone", PhaseOf(p.ring), names(p.d.Census.Behind))}
 }

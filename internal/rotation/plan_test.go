@@ -332,30 +332,6 @@ func TestASecondTriggerIsRememberedNotMerged(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotYetSupportedStallsWithItsField(t *testing.T) {
-	required := false
-	cases := map[string]func(k *v1alpha1.RequestStateKey){
-		"spec.ttl":           func(k *v1alpha1.RequestStateKey) { k.Spec.TTL.Duration = time.Minute },
-		"spec.clockSkew":     func(k *v1alpha1.RequestStateKey) { k.Spec.ClockSkew.Duration = time.Second },
-		"spec.principal":     func(k *v1alpha1.RequestStateKey) { k.Spec.Principal.Required = &required },
-		"spec.revokedKeyIDs": func(k *v1alpha1.RequestStateKey) { k.Spec.RevokedKeyIDs = []v1alpha1.KeyID{idC} },
-		"abort-at":           func(k *v1alpha1.RequestStateKey) { k.Annotations[v1alpha1.AnnotationAbortAt] = "2026-07-28T12:00:00Z" },
-	}
-	for field, change := range cases {
-		t.Run(field, func(t *testing.T) {
-			f := stable(t, 1)
-			f.request()
-			f.expect(StepVerifyNew)
-			f.ackAll()
-			change(f.key)
-			d := f.expect(StepNone)
-			if d.Stalled == nil || d.Stalled.Reason != v1alpha1.ReasonNotYetSupported || !strings.Contains(d.Stalled.Message, field) {
-				t.Fatalf("%+v", d.Stalled)
-			}
-		})
-	}
-}
-
 func TestPodsThatDisagreeAboutAKeyStall(t *testing.T) {
 	f := stable(t, 3)
 	f.request()

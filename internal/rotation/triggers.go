@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/requeststate/operator/api/v1alpha1"
@@ -94,31 +93,6 @@ func trigger(key *v1alpha1.RequestStateKey, now time.Time) (reason, nonce string
 		return fmt.Sprintf("scheduled: rotation.interval is %s", key.Spec.Rotation.EffectiveInterval()), ""
 	}
 	return "", ""
-}
-
-// unsupported names the part of the spec that this version cannot act on yet, or "".
-func unsupported(key *v1alpha1.RequestStateKey) string {
-	const remedy = ": set it back, or create another RequestStateKey"
-	if len(key.Spec.RevokedKeyIDs) > 0 {
-		return "spec.revokedKeyIDs: sidecars obey it, but this version cannot take a revoked key out of the ring" + remedy
-	}
-	if nonce, _ := request(key, v1alpha1.AnnotationAbortAt, key.Status.LastHandledAbortAt); nonce != "" {
-		return "annotation " + v1alpha1.AnnotationAbortAt + ": this version cannot abort a rotation: remove the annotation, and the rotation goes on"
-	}
-	ring := key.Status.Keyring
-	if ring == nil {
-		return ""
-	}
-	want, have := SettingsOf(key), ring.Settings
-	switch {
-	case want.TTL != have.TTL:
-		return fmt.Sprintf("spec.ttl: this version cannot change it from %s to %s", have.TTL.Duration, want.TTL.Duration) + remedy
-	case want.ClockSkew != have.ClockSkew:
-		return fmt.Sprintf("spec.clockSkew: this version cannot change it from %s to %s", have.ClockSkew.Duration, want.ClockSkew.Duration) + remedy
-	case !equality.Semantic.DeepEqual(want.Principal, have.Principal):
-		return "spec.principal: this version cannot change it once a ring exists" + remedy
-	}
-	return ""
 }
 
 // ceilSecond rounds up, since ackedAt is stored in whole seconds and must not come to lie before the lists that it stands for.
