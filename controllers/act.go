@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/requeststate/operator/api/v1alpha1"
@@ -17,24 +18,28 @@ import (
 // kmsDeadline bounds one request to the KMS with all its attempts.
 const kmsDeadline = 30 * time.Second
 
-// act asks the KMS for what a decision needs and returns the status to write. If the KMS fails, the status says so, the decision becomes "not yet", and the error is
-// returned as well, for the back-off. A nil status means that nothing can be written.
+// act asks the KMS for what a decision needs and returns the status to write. If the KMS fails, the status says so, and the decision becomes "not yet".
 func (r *Reconciler) act(ctx context.Context, o *rotation.Observation, d *rotation.Decision) (*v1alpha1.RequestStateKeyStatus, error) {
-	var fresh *rotation.FreshKey
-	var kmsErr error
-	if d.Fresh {
-		fresh, kmsErr = r.wrap(ctx, o.Key)
-		o.KMS = &rotation.KMSOutcome{}
-		if kmsErr != nil {
-			o.KMS.Problem = kmsErr.Error()
-			*d, fresh = rotation.WithoutKMS(*d, kmsErr.Error()), nil
-		}
+	if !d.Fresh {
+		return rotation.Apply(*o, *d, nil)
 	}
-	status, err := rotation.Apply(*o, *d, fresh)
+	fresh, err := r.wrap(ctx, o.Key)
+	r.pace.askedKMS(client.ObjectKeyFromObject(o.Key), r.Now())
+	o.KMS = &rotation.KMSOutcome{}
+	if err == nil {
+		return rotation.Apply(*o, *d, fresh)
+	}
+	o.KMS.Problem = err.Error()
+	*d = rotation.WithoutKMS(*d, o.KMS.Problem)
+	status, err := rotation.Apply(*o, *d, nil)
 	if err != nil {
 		return nil, err
 	}
-	return status, kmsErr
+	after := o.Key.DeepCopy()
+	after.Status = *status
+	now := r.Now()
+	d.RequeueAfter = max(rotation.NextKMSAttempt(after, now).Sub(now), time.Second)
+	return status, nil
 }
 
 // wrap lets the KMS make and wrap a data key under a fresh id. What is not stored afterwards leaves nothing behind.
@@ -42,6 +47,11 @@ func (r *Reconciler) wrap(ctx context.Context, key *v1alpha1.RequestStateKey) (*
 	ctx, cancel := context.WithTimeout(ctx, kmsDeadline)
 	defer cancel()
 	id := envelope.NewKeyID().String()
+	if r.KMSLimit != nil {
+		if err := r.KMSLimit.Wait(ctx); err != nil {
+			return nil, kms.NewError(kms.Retry, "wait for a turn at the KMS", kms.CodeTimeout, "too many keys ask at once: raise --kms-qps if the KMS allows more", err)
+		}
+	}
 	start := r.Now()
 	wrapper, err := r.Wrappers(ctx, key.Spec.KMS)
 	var wrapped kms.Wrapped

@@ -28,6 +28,7 @@ func (r *Reconciler) observeCached(ctx context.Context, key *v1alpha1.RequestSta
 	}
 	o.Evidence = evidence
 	o.Now = r.Now()
+	o.LastKMSAttempt = r.pace.lastKMS(client.ObjectKeyFromObject(key), o.Now)
 	return o
 }
 
@@ -44,6 +45,7 @@ func (r *Reconciler) observeLive(ctx context.Context, name types.NamespacedName)
 	}
 	o.Evidence = evidence
 	o.Now = r.Now()
+	o.LastKMSAttempt = r.pace.lastKMS(name, o.Now)
 	return o, nil
 }
 

@@ -10,11 +10,36 @@ import (
 // consumersInterval is the least time between two writes of status for the sake of nothing but counts of consumers.
 const consumersInterval = 30 * time.Second
 
-// pacer remembers when the status of each key was last written. It is only a brake on writes: after a restart it is empty, which costs one write more. Its zero
-// value is ready for use, and it is safe for concurrent use.
+// pacer remembers when the status of each key was last written, and when the KMS was last asked for it. It is only a brake: after a restart it is empty, which costs
+// one write more, and for the KMS counts from the restart. Its zero value is ready for use, and it is safe for concurrent use.
 type pacer struct {
-	mu   sync.Mutex
-	last map[types.NamespacedName]time.Time
+	mu      sync.Mutex
+	last    map[types.NamespacedName]time.Time
+	kms     map[types.NamespacedName]time.Time
+	started time.Time
+}
+
+// lastKMS returns when the KMS was last asked for a key, or else when this process first wanted to know.
+func (p *pacer) lastKMS(name types.NamespacedName, now time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.started.IsZero() {
+		p.started = now
+	}
+	if asked, ok := p.kms[name]; ok {
+		return asked
+	}
+	return p.started
+}
+
+// askedKMS notes a request to the KMS.
+func (p *pacer) askedKMS(name types.NamespacedName, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kms == nil {
+		p.kms = make(map[types.NamespacedName]time.Time)
+	}
+	p.kms[name] = now
 }
 
 // wait returns how long a write for the sake of nothing but counts has yet to wait.
@@ -43,4 +68,5 @@ func (p *pacer) forget(name types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.last, name)
+	delete(p.kms, name)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Wrappers finds the KMS.
 	Wrappers Wrappers
+	// KMSLimit bounds the requests to the KMS for all keys together; nil: no bound.
+	KMSLimit *rate.Limiter
 	// Now is the clock.
 	Now func() time.Time
 
@@ -69,9 +72,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		decision = rotation.Plan(observation)
 	}
 
-	status, kmsErr := r.act(ctx, &observation, &decision)
-	if status == nil {
-		return ctrl.Result{}, kmsErr
+	status, err := r.act(ctx, &observation, &decision)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	written, wait, err := r.write(ctx, observation, status)
 	switch {
@@ -85,9 +88,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.tell(ctx, observation.Key, status, decision)
 	}
 	r.measure(observation.Key, status)
-	if kmsErr != nil {
-		return ctrl.Result{}, kmsErr
-	}
 	return ctrl.Result{RequeueAfter: soonest(decision.RequeueAfter, wait)}, nil
 }
 

@@ -298,18 +298,25 @@ func (brokenWriter) Update(context.Context, client.Object, ...client.SubResource
 func TestKMSDownAtBootstrapIsAConditionAndRecoversByItself(t *testing.T) {
 	w := newWorld(t)
 	w.createKey(nil)
-	down := true
+	down, asked := true, 0
 	r := w.byHand(func(r *Reconciler) {
 		healthy := r.Wrappers
 		r.Wrappers = func(ctx context.Context, stanza v1alpha1.KMSSpec) (kms.Wrapper, error) {
+			asked++
 			if down {
 				return nil, kms.NewError(kms.Retry, "generate", "Timeout", "the KMS did not answer: check that it can be reached", nil)
 			}
 			return healthy(ctx, stanza)
 		}
 	})
-	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: w.key}); err == nil {
-		t.Fatal("no error, so no back-off")
+	for range 5 { // what wakes the controller must not make it ask again at once
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: w.key})
+		if err != nil || result.RequeueAfter <= 0 {
+			t.Fatalf("result %+v, %v: no back-off", result, err)
+		}
+	}
+	if asked != 1 {
+		t.Fatalf("the KMS was asked %d times", asked)
 	}
 	key := w.get()
 	if c := meta.FindStatusCondition(key.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionUnknown {
@@ -319,6 +326,7 @@ func TestKMSDownAtBootstrapIsAConditionAndRecoversByItself(t *testing.T) {
 		t.Fatalf("KMSAvailable: %+v", c)
 	}
 	down = false
+	w.sleep(2 * time.Second)
 	key = w.settle(r)
 	if !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ConditionReady) || !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ConditionKMSAvailable) {
 		t.Fatalf("conditions: %+v", key.Status.Conditions)
@@ -410,6 +418,33 @@ func TestALostRingIsNotReplacedWhileAPodReportsIt(t *testing.T) {
 	w.annotate(v1alpha1.AnnotationBootstrapAt, time.Now().UTC().Format(time.RFC3339))
 	if key = w.settle(r); key.Status.Keyring == nil {
 		t.Fatalf("not forced: %+v", key.Status.Conditions)
+	}
+}
+
+func TestPitfall27AnUnregisteredPodIsShownAndHoldsUpNothing(t *testing.T) {
+	w := newWorld(t)
+	w.createKey(nil)
+	r := w.byHand(nil)
+	w.settle(r)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "bare", Labels: map[string]string{v1alpha1.LabelKey: w.key.Name}}}
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "example/app:dev"}}
+	if err := env.Client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	w.requestRotation()
+	key := w.settle(r)
+	if key.Status.Phase != v1alpha1.PhaseRetireOld || key.Status.Consumers.Unregistered != 1 {
+		t.Fatalf("phase %s, consumers %+v", key.Status.Phase, key.Status.Consumers)
+	}
+	for {
+		select {
+		case event := <-w.recorder.Events:
+			if strings.Contains(event, "ConsumerUnregistered") && strings.Contains(event, "bare") {
+				return
+			}
+		default:
+			t.Fatal("no event names the pod")
+		}
 	}
 }
 

@@ -77,7 +77,7 @@ type Options struct {
 	Name string
 }
 
-// The back-off after an error, which for this controller is mostly a KMS that does not answer.
+// The back-off after an error of the API server. A KMS that fails has its own, in internal/rotation.
 const (
 	backoffBase = time.Second
 	backoffMax  = 5 * time.Minute

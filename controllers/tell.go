@@ -2,6 +2,8 @@ package controllers
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,6 +24,7 @@ const (
 	eventStalled         = "RotationStalled"
 	eventResumed         = "RotationResumed"
 	eventKMSUnavailable  = "KMSUnavailable"
+	eventUnregistered    = "ConsumerUnregistered"
 )
 
 // tell says what a write changed: one line of audit log for each change of a ring, and events for people. It is called only after the write was stored.
@@ -49,6 +52,7 @@ func (r *Reconciler) tell(ctx context.Context, key *v1alpha1.RequestStateKey, af
 		r.event(key, corev1.EventTypeNormal, eventSettings, d.Reason)
 	}
 
+	r.unregistered(key, after, d.Census)
 	was, is := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionStalled), meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionStalled)
 	switch {
 	case is != nil && (was == nil || was.Reason != is.Reason):
@@ -59,6 +63,20 @@ func (r *Reconciler) tell(ctx context.Context, key *v1alpha1.RequestStateKey, af
 	if meta.IsStatusConditionFalse(after.Conditions, v1alpha1.ConditionKMSAvailable) && !meta.IsStatusConditionFalse(before.Conditions, v1alpha1.ConditionKMSAvailable) {
 		r.event(key, corev1.EventTypeWarning, eventKMSUnavailable, meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionKMSAvailable).Message)
 	}
+}
+
+// unregistered says that pods with the label run no sidecar, when there are more of them than before.
+func (r *Reconciler) unregistered(key *v1alpha1.RequestStateKey, after *v1alpha1.RequestStateKeyStatus, c rotation.Census) {
+	before := int32(0)
+	if key.Status.Consumers != nil {
+		before = key.Status.Consumers.Unregistered
+	}
+	if after.Consumers == nil || after.Consumers.Unregistered <= before {
+		return
+	}
+	pods := c.Unregistered[:min(len(c.Unregistered), v1alpha1.MaxBehindNames)]
+	r.event(key, corev1.EventTypeWarning, eventUnregistered, fmt.Sprintf("%d pods carry the label %s but run no container %s, so they neither hold the ring nor hold up a rotation: add the sidecar, or remove the label: %s",
+		after.Consumers.Unregistered, v1alpha1.LabelKey, v1alpha1.SidecarContainerName, strings.Join(pods, ", ")))
 }
 
 func (r *Reconciler) event(key *v1alpha1.RequestStateKey, kind, reason, note string) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -37,6 +38,7 @@ type options struct {
 	leaderElect             bool
 	leaderElectionNamespace string
 	kmsAllow                []string
+	kmsQPS                  float64
 	qps                     float32
 	burst                   int
 	concurrency             int
@@ -79,6 +81,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "let one of several managers work at a time; a loser only stands by. Correctness does not depend on it")
 	f.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the Lease; default: the namespace of the pod")
 	f.StringArrayVar(&o.kmsAllow, "kms-allow", nil, "NAMESPACE=ARN-GLOB: an AWS KMS key that RequestStateKeys of a namespace may use; repeatable; none: no limit")
+	f.Float64Var(&o.kmsQPS, "kms-qps", 5, "requests a second to the KMS for all keys together; 0: no limit")
 	f.Float32Var(&o.qps, "kube-api-qps", 50, "requests a second to the API server, sustained")
 	f.IntVar(&o.burst, "kube-api-burst", 100, "requests to the API server, at once")
 	f.IntVar(&o.concurrency, "max-concurrent-reconciles", 4, "number of RequestStateKeys reconciled at a time")
@@ -90,6 +93,9 @@ func parse(args []string) (options, error) {
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q: the manager takes flags only", f.Arg(0))
+	}
+	if o.kmsQPS < 0 {
+		return o, fmt.Errorf("--kms-qps %g: must not be negative; 0 means no limit", o.kmsQPS)
 	}
 	return o, nil
 }
@@ -150,6 +156,9 @@ func run(ctx context.Context, o options) error {
 			return provider.New(ctx, stanza, "", provider.Options{Allow: allow})
 		},
 		Now: time.Now,
+	}
+	if o.kmsQPS > 0 {
+		reconciler.KMSLimit = rate.NewLimiter(rate.Limit(o.kmsQPS), 1)
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr, controllers.Options{MaxConcurrentReconciles: o.concurrency}); err != nil {
 		return err

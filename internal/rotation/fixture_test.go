@@ -49,6 +49,7 @@ type fleet struct {
 	pods    []Pod
 	reports map[string]v1alpha1.KeyringReportSpec
 	drawn   int
+	lastKMS time.Time
 }
 
 func newFleet(t *testing.T, pods int) *fleet {
@@ -104,7 +105,7 @@ func (f *fleet) observe(consistent bool) Observation {
 			ev.Reports = append(ev.Reports, r)
 		}
 	}
-	return Observation{Now: f.now, Key: f.key, Evidence: ev}
+	return Observation{Now: f.now, Key: f.key, Evidence: ev, LastKMSAttempt: f.lastKMS}
 }
 
 // step plans with consistent evidence and applies the decision.

@@ -55,6 +55,8 @@ type Observation struct {
 	Evidence *Evidence
 	// ListError says in words why there is no evidence.
 	ListError string
+	// LastKMSAttempt is when this process last asked the KMS for this key, or else when it started.
+	LastKMSAttempt time.Time
 	// KMS is the outcome of a request to the KMS in this pass, nil if there was none. Plan does not look at it, only Apply, for the conditions.
 	KMS *KMSOutcome
 }
@@ -132,6 +134,7 @@ func Plan(o Observation) Decision {
 			break
 		}
 	}
+	p.paceKMS()
 	p.overdue()
 	p.malformedRequests()
 	return p.d
