@@ -23,7 +23,7 @@ const (
 	stallMessage       = "rotation.stallAfter must be from 1s to 168h, written in whole hours, minutes and seconds such as 15m"
 	keyIDMessage       = "kms.aws.keyID must be the ARN of a key or alias (arn:aws:kms:REGION:ACCOUNT:key/ID), an alias (alias/NAME) or a key id"
 	regionMessage      = "kms.aws.region must be the name of an AWS region such as eu-west-1, or be left out"
-	nativeMessage      = "kms.age.recipients must be native age recipients (age1... or age1pq1...): ssh keys and passphrases are not supported, make an identity with kubectl requeststate init or age-keygen"
+	nativeMessage      = "kms.age.recipients must be native age recipients (age1... or age1pq1...): ssh keys and passphrases are not supported, and an AGE-SECRET-KEY-... is the private half, which is now exposed; make an identity with kubectl requeststate init or age-keygen, and use its public key"
 	wholeMessage       = "kms.age.recipients: each must be a whole X25519 recipient (age1 and 58 characters) or a whole post-quantum recipient (age1pq1 and about 1,950 characters); plugin recipients (age1NAME1...) are not supported"
 	shortMessage       = "rotation.interval must be at least 2*(ttl+clockSkew), so that one rotation ends before the next begins: raise rotation.interval, lower ttl or clockSkew, or set rotation.interval to 0s to rotate only on request"
 	revokedMessage     = "a key id is 16 lower-case hexadecimal digits, as in status.keyring.keys[].id"

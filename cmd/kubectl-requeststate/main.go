@@ -17,15 +17,18 @@ import (
 const usage = `Usage:
   kubectl requeststate init NAME [flags]
 
-Prints YAML for kubectl apply -f -: a Secret with a fresh age identity, and the
+Prints YAML for kubectl create -f -: a Secret with a fresh age identity, and the
 RequestStateKey that wraps its data keys for that identity.
+
+Use create, not apply: a second run makes a second identity, which must not take
+the place of the first, or no new pod can open what was wrapped for that.
 
 With --with-ring the RequestStateKey also holds a ring with one wrapped key, so
 that "sidecar --key-file" runs on it without a cluster. (kubectl apply ignores
 that part: in a cluster the controller makes the ring.)
 
 Examples:
-  kubectl requeststate init deployer -n prod | kubectl apply -f -
+  kubectl requeststate init deployer -n prod | kubectl create -f -
   kubectl requeststate init deployer --with-ring --identity-out identity.txt > key.yaml
   sidecar --key-file key.yaml --age-identity-file identity.txt
 
