@@ -40,6 +40,7 @@ func main() {
 	// The libraries' own lines take the same form.
 	log.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	klog.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	silenceStdLog(logger)
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = run(ctx, o, logger)

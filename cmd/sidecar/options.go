@@ -36,6 +36,7 @@ type options struct {
 	maxStateBytes   int
 	maxBodyBytes    int64
 	responseBuffer  int
+	maxIncoming     int
 	passthrough     []string
 	maxRingAge      time.Duration
 	logLevel        string
@@ -67,6 +68,7 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.maxStateBytes, "max-state-bytes", proxy.DefaultMaxStateBytes, "largest state that is sealed or opened")
 	f.Int64Var(&o.maxBodyBytes, "max-body-bytes", proxy.DefaultMaxBodyBytes, "largest JSON body of a request")
 	f.IntVar(&o.responseBuffer, "response-buffer-bytes", proxy.DefaultResponseBufferBytes, "largest JSON answer that is held, and largest event of a stream")
+	f.IntVar(&o.maxIncoming, "max-incoming-bodies", proxy.DefaultMaxIncomingBodies, "most requests whose JSON body is being read at a time; more are answered 503")
 	f.StringArrayVar(&o.passthrough, "passthrough-path", nil, "path whose traffic passes unread, and all below it if it ends in /; repeatable")
 	f.DurationVar(&o.maxRingAge, "max-ring-age", 0, "stop serving when the ring has not been confirmed by its source for so long; 0: serve on")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -129,8 +131,16 @@ func (o *options) checkRest() error {
 		}
 		o.upstreamURL = u
 	}
-	if o.maxStateBytes < 1 || o.maxBodyBytes < 1 || o.responseBuffer < 1 {
-		errs = append(errs, errors.New("--max-state-bytes, --max-body-bytes and --response-buffer-bytes must be positive"))
+	for _, limit := range []struct {
+		flag  string
+		value int64
+	}{
+		{"--max-state-bytes", int64(o.maxStateBytes)}, {"--max-body-bytes", o.maxBodyBytes},
+		{"--response-buffer-bytes", int64(o.responseBuffer)}, {"--max-incoming-bodies", int64(o.maxIncoming)},
+	} {
+		if limit.value < 1 || limit.value > proxy.MaxLimit {
+			errs = append(errs, fmt.Errorf("%s must be positive and at most %d", limit.flag, proxy.MaxLimit))
+		}
 	}
 	if o.maxRingAge != 0 && o.maxRingAge < minRingAge {
 		errs = append(errs, fmt.Errorf("--max-ring-age must be 0 or at least %s", minRingAge))

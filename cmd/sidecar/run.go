@@ -140,8 +140,9 @@ func listen(ctx context.Context, o *options, holder *ring.Holder, metrics *ring.
 	} else {
 		handler, err := proxy.New(proxy.Config{
 			Upstream: o.upstreamURL, Sealer: holder,
-			MaxStateBytes: o.maxStateBytes, MaxBodyBytes: o.maxBodyBytes, ResponseBufferBytes: o.responseBuffer, PassthroughPaths: o.passthrough,
-			Logger: logger, Hooks: proxy.Hooks{Opened: metrics.Opened, Sealed: metrics.Sealed},
+			MaxStateBytes: o.maxStateBytes, MaxBodyBytes: o.maxBodyBytes, ResponseBufferBytes: o.responseBuffer, MaxIncomingBodies: o.maxIncoming,
+			PassthroughPaths: o.passthrough,
+			Logger:           logger, Hooks: proxy.Hooks{Opened: metrics.Opened, Sealed: metrics.Sealed},
 		})
 		if err != nil {
 			return nil, &usageError{err}

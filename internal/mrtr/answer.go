@@ -17,6 +17,7 @@ const (
 	FaultNotString  Fault = "not_string" // the state is no string, or no UTF-8
 	FaultSealing    Fault = "sealing"    // the callback failed
 	FaultUnreadable Fault = "unreadable" // no JSON, yet some parser might find a state in it
+	FaultNested     Fault = "nested"     // a batch within a batch, and it might hold a state
 )
 
 // SealFunc seals the state, WTF-8, of the answer to a carrier into a token. It
@@ -70,17 +71,33 @@ func (x *Exchange) Internal() []byte {
 }
 
 // MayCarry reports whether some parser might find a requestState in the text: it
-// holds that name, or an escape that could spell part of it.
+// holds that name, or an escape that could spell part of it, in UTF-8, UTF-16 or
+// UTF-32.
 func MayCarry(text []byte) bool {
+	text = withoutNUL(text)
 	return bytes.Contains(text, []byte("requestState")) || bytes.Contains(text, []byte(`\u`))
+}
+
+// withoutNUL reduces ASCII in UTF-16 or UTF-32, which parsers were seen to take for
+// JSON whatever the header says, to the same in UTF-8.
+func withoutNUL(text []byte) []byte {
+	if bytes.IndexByte(text, 0) < 0 {
+		return text
+	}
+	return bytes.ReplaceAll(text, []byte{0}, nil)
 }
 
 // Edits judges a JSON message or batch on its way to the client and returns what
 // must change in it: states are sealed, and a response whose state cannot be
 // sealed becomes an internal error. It returns nil for a text that passes as it
-// is. A text that is no JSON passes, unless it is so close to JSON that a laxer
-// parser than ours might find a state in it.
-func (x *Exchange) Edits(text []byte) []Edit {
+// is.
+//
+// If declared is true the text is said to be JSON, and what is none becomes an
+// internal error if it may carry a state: parsers were seen to take comments, or
+// marks and white space of many kinds. Otherwise a text that is no JSON passes,
+// unless it is so close to JSON that a laxer parser than ours might find a state in
+// it.
+func (x *Exchange) Edits(text []byte, declared bool) []Edit {
 	if !MayCarry(text) {
 		return nil
 	}
@@ -90,7 +107,7 @@ func (x *Exchange) Edits(text []byte) []Edit {
 	}
 	root, err := scanText(text, start, maxMessageDepth)
 	if err != nil {
-		if !errors.Is(err, errDepth) && !LooksLikeJSON(text) {
+		if !declared && !errors.Is(err, errDepth) && !LooksLikeJSON(text) {
 			return nil
 		}
 		x.fault(FaultUnreadable)
@@ -102,20 +119,36 @@ func (x *Exchange) Edits(text []byte) []Edit {
 		edits = x.judge(edits, text, root)
 	case isArray(literal):
 		for message := range elements(text, root) {
-			if isObject(message.of(text)) {
-				edits = x.judge(edits, text, message)
-			}
+			edits = x.judgeElement(edits, text, message)
 		}
 	}
 	return edits
 }
 
+// judgeElement appends the edit that an element of a batch needs, if any. A batch
+// holds no batch, but there are clients that would dispatch one.
+func (x *Exchange) judgeElement(edits []Edit, text []byte, element span) []Edit {
+	switch literal := element.of(text); {
+	case isObject(literal):
+		return x.judge(edits, text, element)
+	case isArray(literal) && MayCarry(literal):
+		x.fault(FaultNested)
+		return append(edits, Edit{element.start, element.end, x.Internal()})
+	default:
+		return edits
+	}
+}
+
 const byteOrderMark = "\uFEFF"
 
 // LooksLikeJSON reports whether a text begins, after a byte order mark and white
-// space, as a JSON message or batch does.
+// space, as a JSON message or batch does, in UTF-8, UTF-16 or UTF-32.
 func LooksLikeJSON(text []byte) bool {
-	text = bytes.TrimLeft(bytes.TrimPrefix(text, []byte(byteOrderMark)), " \t\r\n")
+	text = withoutNUL(text)
+	for _, mark := range []string{byteOrderMark, "\xff\xfe", "\xfe\xff"} {
+		text = bytes.TrimPrefix(text, []byte(mark))
+	}
+	text = bytes.TrimLeft(text, " \t\r\n")
 	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
 }
 

@@ -54,7 +54,7 @@ func TestEditsSealAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x, faults := testExchange(t, c.request)
-			if got := string(Replace([]byte(c.in), x.Edits([]byte(c.in))...)); got != c.want || len(*faults) > 0 {
+			if got := string(Replace([]byte(c.in), x.Edits([]byte(c.in), false)...)); got != c.want || len(*faults) > 0 {
 				t.Errorf("got  %s\nwant %s\nfaults %v", got, c.want, *faults)
 			}
 		})
@@ -74,7 +74,7 @@ func TestEditsPassWhatHasNoState(t *testing.T) {
 	} {
 		for _, request := range []string{"", call(`1`)} {
 			x, faults := testExchange(t, request)
-			if edits := x.Edits([]byte(in)); edits != nil || len(*faults) > 0 {
+			if edits := x.Edits([]byte(in), false); edits != nil || len(*faults) > 0 {
 				t.Errorf("%s: edits %v, faults %v", in, edits, *faults)
 			}
 		}
@@ -111,11 +111,15 @@ func TestPlaintextStateNeverLeaves(t *testing.T) {
 		{"cut off", call(`1`), `{"id":1,"result":{"requestState":"a`, internal(`1`), FaultUnreadable},
 		{"cut off, escaped", "", `{"id":1,"result":{"\u0072equestState":"a"`, internal(`null`), FaultUnreadable},
 		{"two values", call(`1`), state + state, internal(`1`), FaultUnreadable},
+		{"UTF-16", call(`1`), "\xff\xfe" + utf16LE(state), internal(`1`), FaultUnreadable},
+		{"UTF-16, big end first", call(`1`), "\x00" + strings.TrimSuffix(utf16LE(state), "\x00"), internal(`1`), FaultUnreadable},
+		{"batch in a batch", `[` + call(`1`) + `]`, `[5, [` + state + `]]`, `[5, ` + internal(`null`) + `]`, FaultNested},
+		{"batch in a batch, escaped", call(`1`), `[[{"id":1,"result":{"\u0072equestState":"a"}}]]`, `[` + internal(`1`) + `]`, FaultNested},
 		{"too deep", call(`1`), `{"id":1,"result":{"requestState":"a","x":` + strings.Repeat("[", 10001), internal(`1`), FaultUnreadable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x, faults := testExchange(t, c.request)
-			got := string(Replace([]byte(c.in), x.Edits([]byte(c.in))...))
+			got := string(Replace([]byte(c.in), x.Edits([]byte(c.in), false)...))
 			if got != c.want || len(*faults) != 1 || (*faults)[0] != c.fault {
 				t.Errorf("got  %s\nwant %s\nfaults %v, want %v", got, c.want, *faults, c.fault)
 			}
@@ -123,10 +127,38 @@ func TestPlaintextStateNeverLeaves(t *testing.T) {
 	}
 }
 
+func utf16LE(ascii string) string {
+	out := make([]byte, 0, 2*len(ascii))
+	for i := range len(ascii) {
+		out = append(out, ascii[i], 0)
+	}
+	return string(out)
+}
+
+// What is declared JSON and is none does not pass, however it begins.
+func TestDeclaredJSONMustBeJSON(t *testing.T) {
+	state := `{"id":1,"result":{"requestState":"a"}}`
+	for _, in := range []string{
+		"/* hi */" + state, "// hi\n" + state, ")]}',\n" + state, "\ufeff\ufeff" + state, "\f" + state, "\u00a0" + state, "\x00" + state, "1\n" + state,
+		"data: " + state + "\n\n", "callback(" + state + ")", `requestState`, `"requestState`, utf16LE(state), `'\u0072equestState'`,
+	} {
+		x, faults := testExchange(t, call(`1`))
+		if got := string(Replace([]byte(in), x.Edits([]byte(in), true)...)); got != internal(`1`) || len(*faults) != 1 || (*faults)[0] != FaultUnreadable {
+			t.Errorf("%q became %q, faults %v", in, got, *faults)
+		}
+	}
+	for _, in := range []string{"", "ok", "data: 1", `{"x":NaN}`, `"requestState"`, `[[5],["x"]]`, `{"id":1,"error":{"data":{"requestState":"a"}}}`} {
+		x, faults := testExchange(t, call(`1`))
+		if edits := x.Edits([]byte(in), true); edits != nil || len(*faults) > 0 {
+			t.Errorf("%q: edits %v, faults %v", in, edits, *faults)
+		}
+	}
+}
+
 func TestPitfall39StateUnderCompleteIsSealed(t *testing.T) {
 	x, _ := testExchange(t, call(`2`))
 	in := []byte(`{"jsonrpc":"2.0","id":2,"result":{"content":[],"requestState":"plain:deploy:prod","resultType":"complete"}}`)
-	got := string(Replace(in, x.Edits(in)...))
+	got := string(Replace(in, x.Edits(in, false)...))
 	if want := `{"jsonrpc":"2.0","id":2,"result":{"content":[],"requestState":"sealed:t2:706c61696e3a6465706c6f793a70726f64","resultType":"complete"}}`; got != want {
 		t.Errorf("got %s", got)
 	}
@@ -137,12 +169,12 @@ func FuzzEdits(f *testing.F) {
 	f.Add([]byte("\ufeff{\"id\":\"\\u0031\",\"result\":{\"request\\u0053tate\":\"secret\"}}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		x, _ := testExchange(t, call(`1`))
-		out := Replace(text, x.Edits(text)...)
+		out := Replace(text, x.Edits(text, false)...)
 		// What went out needs no second look, save that sealed states are
 		// found again; as a stream without requests all of them are errors.
 		none, _ := testExchange(t, "")
-		again := Replace(out, none.Edits(out)...)
-		if final := none.Edits(again); final != nil {
+		again := Replace(out, none.Edits(out, false)...)
+		if final := none.Edits(again, false); final != nil {
 			t.Fatalf("%q became %q, which still holds a state", text, again)
 		}
 	})

@@ -7,11 +7,16 @@ import (
 	"testing"
 )
 
+// judging judges events that need not be JSON.
+func judging(x *Exchange) func([]byte) []Edit {
+	return func(data []byte) []Edit { return x.Edits(data, false) }
+}
+
 // stream passes in through an EventWriter in pieces of the given size.
 func stream(t testing.TB, x *Exchange, in string, size, limit int) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	e := NewEventWriter(&out, nil, x.Edits, limit)
+	e := NewEventWriter(&out, nil, judging(x), limit)
 	for len(in) > 0 {
 		n := min(size, len(in))
 		if _, err := e.Write([]byte(in[:n])); err != nil {
@@ -99,7 +104,7 @@ func TestEventStreamDoesNotWait(t *testing.T) {
 		x, _ := testExchange(t, "")
 		var out bytes.Buffer
 		flushed := ""
-		e := NewEventWriter(&out, func() error { flushed = out.String(); return nil }, x.Edits, 100)
+		e := NewEventWriter(&out, func() error { flushed = out.String(); return nil }, judging(x), 100)
 		if _, err := e.Write([]byte(in)); err != nil || flushed != in {
 			t.Errorf("after %q: flushed %q, %v", in, flushed, err)
 		}
@@ -132,11 +137,11 @@ func TestEventStreamHoldsNoMoreThanTheLimit(t *testing.T) {
 func TestEventStreamReportsWriteAndFlushErrors(t *testing.T) {
 	broken := errors.New("broken")
 	x, _ := testExchange(t, "")
-	e := NewEventWriter(&bytes.Buffer{}, func() error { return broken }, x.Edits, 100)
+	e := NewEventWriter(&bytes.Buffer{}, func() error { return broken }, judging(x), 100)
 	if _, err := e.Write([]byte("data: 1\n\n")); !errors.Is(err, broken) {
 		t.Errorf("flush: %v", err)
 	}
-	e = NewEventWriter(writerFunc(func([]byte) (int, error) { return 0, broken }), nil, x.Edits, 100)
+	e = NewEventWriter(writerFunc(func([]byte) (int, error) { return 0, broken }), nil, judging(x), 100)
 	if _, err := e.Write([]byte("data: 1\n\n")); !errors.Is(err, broken) {
 		t.Errorf("write: %v", err)
 	}

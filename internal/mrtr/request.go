@@ -64,8 +64,8 @@ func (c *Carrier) WithState(state []byte) Edit {
 
 // ParseRequest judges the body of a request. It fails with an *Error if the body
 // is not exactly one JSON value in UTF-8, or if any message in it could be a
-// carrier that two parsers read differently. Messages that are not carriers are
-// not judged. The result aliases body.
+// carrier that two parsers read differently, a batch within a batch among them.
+// Messages that are not carriers are not judged. The result aliases body.
 func ParseRequest(body []byte) (*Request, error) {
 	if !utf8.Valid(body) {
 		return nil, notJSON("not UTF-8")
@@ -82,6 +82,9 @@ func ParseRequest(body []byte) (*Request, error) {
 		return r, r.judgeSingle(body, root)
 	}
 	for message := range elements(body, root) {
+		if isArray(message.of(body)) {
+			return nil, invalid(nil, "a batch in a batch")
+		}
 		carrier, _, err := judge(body, message)
 		if err != nil {
 			return nil, err

@@ -89,7 +89,7 @@ func TestParseRequestPassesOtherMessages(t *testing.T) {
 		`{"id":1,"method":["tools/call"]}`,
 		`{"id":1,"result":{"method":"tools/call","requestState":5}}`,
 		`{"params":{"method":"tools/call"}}`,
-		`{}`, `[]`, `null`, `5`, `"tools/call"`, `[1,"x",null,[{"method":"tools/call","params":5}]]`,
+		`{}`, `[]`, `null`, `5`, `"tools/call"`, `[1,"x",null,{"params":[[]]}]`,
 		`[{"id":1,"method":"ping"},{"id":1,"method":"ping","id":2}]`,
 		`{"a":` + strings.Repeat("[", 9999) + strings.Repeat("]", 9999) + `}`,
 	} {
@@ -165,6 +165,8 @@ func TestParseRequestRefusesAmbiguousCarriers(t *testing.T) {
 		{"513 levels of arguments", `{"id":1,"method":"tools/call","params":{"arguments":` + strings.Repeat("[", 513) + strings.Repeat("]", 513) + `}}`, `1`},
 		{"without id", `{"Method":"tools/call"}`, `null`},
 		{"in a batch", `[{"id":7,"method":"ping"},{"id":1e1,"method":"tools/call","Params":{}}]`, `1e1`},
+		{"a batch in a batch", `[{"id":7,"method":"ping"},[{"id":1,"method":"tools/call","params":{"requestState":"x"}}]]`, `null`},
+		{"an empty batch in a batch", `[[]]`, `null`},
 		{"a state in a batch", `[{"id":"z","method":"tools/call","params":{"requestState":"x"}}]`, `"z"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

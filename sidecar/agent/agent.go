@@ -65,8 +65,9 @@ type Agent struct {
 	getHeld         bool      // no read before retryAt
 	reportHeld      bool      // no report before retryAt
 	obstacle        string    // why the source has no ring to give
+	outOfReach      bool      // the last read failed, and not by a source that had something to say
 	wasServing      bool
-	lastComplaint   string
+	complaints      complaints
 }
 
 // New returns an Agent; it does nothing before Run.
@@ -87,6 +88,8 @@ func New(c Config) *Agent {
 		refreshes: make(chan chan struct{}),
 		outcomes:  make(chan *outcome),
 		keys:      newKeyCache(),
+
+		complaints: complaints{},
 	}
 }
 
@@ -170,7 +173,7 @@ func (a *Agent) tick(now time.Time) {
 
 // saw takes note of what the watch shows.
 func (a *Agent) saw(v rotation.View) {
-	a.getHeld = false // the source is there
+	a.getHeld, a.outOfReach = false, false // the source is there
 	if op := a.running; op != nil {
 		op.touched = true
 		if op.kind == rotation.ActGet {

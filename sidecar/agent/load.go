@@ -108,7 +108,7 @@ func (a *Agent) finishLoad(o *outcome) {
 			a.keys.put(k.key, k.data)
 			continue
 		}
-		a.complain("a key does not unwrap", "error", "key "+k.key.ID+": "+k.err.Error())
+		a.complain(complaintUnwrap, "error", "key "+k.key.ID+": "+k.err.Error())
 		if problem == nil { // the first of the ring, so that the report does not change with the order of answers
 			problem = problemOf(k.key.ID, k.err)
 		}
@@ -167,14 +167,14 @@ func (a *Agent) takeUp(view *rotation.View, r *envelope.Keyring) {
 	for id, check := range r.CheckValues() {
 		a.ring[id.String()] = v1alpha1.ReportedKey{ID: id.String(), CheckValue: check}
 	}
-	a.lastComplaint = ""
+	a.succeeded(complaintUnwrap, complaintNotHeld)
 	a.Logger.Info("ring in memory", "keyUID", view.UID, "epoch", view.Ring.Epoch, "generation", view.Ring.Generation,
 		"mintingKeyID", view.Ring.MintingKeyID, "keys", len(a.ring))
 }
 
 func (a *Agent) loadFailed(op *operation, problem *v1alpha1.ReportError) {
 	a.Metrics.LoadError(problem.Reason)
-	a.complain("a ring cannot be taken up", "cause", string(problem.Reason)+": "+problem.Message)
+	a.complain(complaintNotHeld, "cause", string(problem.Reason)+": "+problem.Message)
 	a.member.Loaded(op.view, problem)
 	if a.member.Held() == nil {
 		a.Holder.Clear()

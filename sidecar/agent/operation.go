@@ -99,7 +99,8 @@ func (a *Agent) finishGet(o *outcome) {
 		a.getFailed(o.err)
 		return
 	}
-	a.obstacle = ""
+	a.obstacle, a.outOfReach = "", false
+	a.succeeded(complaintKey, complaintNoRing)
 	if held := a.member.Held(); held != nil && o.view.Ring != nil && rotation.Judge(held, &o.view, true) == rotation.Ignore {
 		a.Holder.Confirm()
 	}
@@ -118,13 +119,14 @@ func (a *Agent) getFailed(err error) {
 	a.releaseWaiters()
 	var unreadable *Unreadable
 	if errors.As(err, &unreadable) && a.member.Held() == nil {
-		a.complain("there is no ring to read", "cause", unreadable.Message)
-		a.obstacle = unreadable.Message
+		a.complain(complaintNoRing, "cause", unreadable.Message)
+		a.obstacle, a.outOfReach = unreadable.Message, false
 		a.member.Saw(rotation.View{}, true)
 		a.missing()
 		return
 	}
-	a.complain("the key cannot be read", "error", err.Error())
+	a.complain(complaintKey, "error", err.Error())
+	a.outOfReach = true
 	a.getHeld = true
 	a.failed()
 }
@@ -133,9 +135,10 @@ func (a *Agent) getFailed(err error) {
 func (a *Agent) looked(o *outcome) {
 	a.lookDue = false
 	if o.look != nil {
-		a.complain("the report cannot be read", "error", o.look.Error())
+		a.complain(complaintLook, "error", o.look.Error())
 		return
 	}
+	a.succeeded(complaintLook)
 	if !o.intact {
 		a.written = nil
 		a.Logger.Warn("the report is lost or not this process's own: it is written again")
@@ -178,11 +181,12 @@ func (a *Agent) reportOf(wanted *rotation.Report) *Report {
 
 func (a *Agent) finishReport(o *outcome) {
 	if o.err != nil {
-		a.complain("writing the report failed", "error", o.err.Error())
+		a.complain(complaintReport, "error", o.err.Error())
 		a.reportHeld = true
 		a.failed()
 		return
 	}
+	a.succeeded(complaintReport)
 	a.written = o.op.report
 	a.reportStands()
 	if o.op.touched {
@@ -206,14 +210,6 @@ func reasonOf(e *v1alpha1.ReportError) string {
 		return ""
 	}
 	return string(e.Reason)
-}
-
-// complain logs a failure, but not the same one again and again.
-func (a *Agent) complain(message, key, text string) {
-	if complaint := message + ": " + text; complaint != a.lastComplaint {
-		a.lastComplaint = complaint
-		a.Logger.Warn(message, key, text)
-	}
 }
 
 // spread returns d give or take a fifth, so that a fleet that started at once does not act at once.

@@ -32,6 +32,9 @@ func (a *Agent) publish() {
 func (a *Agent) explanation() string {
 	problem := a.member.Problem()
 	switch {
+	case a.outOfReach:
+		// The error itself is for the log: it holds addresses.
+		return "the key cannot be read: the API server is out of reach or does not answer as it should; the log says more, and the sidecar goes on trying"
 	case a.obstacle != "":
 		return a.obstacle
 	case problem != nil:

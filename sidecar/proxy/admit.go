@@ -23,30 +23,46 @@ type payload struct {
 
 // admit reads and judges the request's body. If it is not to be forwarded, admit
 // answers and returns false.
+//
+// A client takes its time over a body, so the slots of the exchanges are not for
+// those whose body is still coming: a few slow clients would lock out all others.
 func (x *exchange) admit() (payload, bool) {
-	if x.r.Body == nil || x.r.Body == http.NoBody {
-		return payload{}, true
+	if x.body == nil {
+		return payload{}, x.holdOrAnswer(x.proxy.active)
 	}
-	x.body = &patientBody{body: x.r.Body, control: http.NewResponseController(x.w), gap: x.proxy.config.BodyIdleTimeout}
+	if !x.holdOrAnswer(x.proxy.incoming) {
+		return payload{}, false
+	}
+	x.body.hurry(x.proxy.config.BodyTimeout)
 	body := bufio.NewReader(x.body)
-	if _, err := body.Peek(1); errors.Is(err, io.EOF) {
-		return payload{}, true // chunked, but empty
+	if x.r.ContentLength < 0 {
+		if _, err := body.Peek(1); errors.Is(err, io.EOF) {
+			return payload{}, x.holdOrAnswer(x.proxy.active) // chunked, but empty
+		} else if err != nil {
+			x.bodyFailed(err)
+			return payload{}, false
+		}
 	}
-	kind, reason := classify(x.r.Header, body)
-	switch kind {
-	case bodyForm:
-		return payload{stream: bufferedBody{body, x.body}, length: x.r.ContentLength}, true
-	case bodyJSON:
+	kind, reason, err := classify(x.r.Header, body)
+	switch {
+	case err != nil:
+		x.bodyFailed(err)
+		return payload{}, false
+	case kind == bodyForm:
+		// An upload may last as long as a stream, so it is counted as one.
+		x.body.hurry(0)
+		return payload{stream: bufferedBody{body, x.body}, length: x.r.ContentLength}, x.holdOrAnswer(x.proxy.streams)
+	case kind == bodyJSON:
 		return x.admitJSON(body)
 	default:
-		answerError(x.w, http.StatusUnsupportedMediaType, mrtr.CodeInvalidRequest, nil, reason)
+		x.refuse(http.StatusUnsupportedMediaType, reason)
 		return payload{}, false
 	}
 }
 
 func (x *exchange) admitJSON(body io.Reader) (payload, bool) {
 	text, ok := x.readJSON(body)
-	if !ok {
+	if !ok || !x.holdOrAnswer(x.proxy.active) {
 		return payload{}, false
 	}
 	request, err := mrtr.ParseRequest(text)
@@ -56,7 +72,7 @@ func (x *exchange) admitJSON(body io.Reader) (payload, bool) {
 			verdict = &mrtr.Error{Status: http.StatusBadRequest, Code: mrtr.CodeInvalidRequest, Message: "unreadable"}
 		}
 		x.log("message refused", "cause", verdict.Message)
-		answer(x.w, verdict.Status, verdict.Body())
+		x.answer(verdict.Status, verdict.Body())
 		return payload{}, false
 	}
 	x.request = request
@@ -71,16 +87,11 @@ func (x *exchange) readJSON(body io.Reader) ([]byte, bool) {
 		return nil, x.tooLarge()
 	}
 	text, err := io.ReadAll(io.LimitReader(body, limit+1))
-	switch {
-	case int64(len(text)) > limit:
+	if int64(len(text)) > limit {
 		return nil, x.tooLarge()
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		x.w.Header().Set("Connection", "close")
-		answerError(x.w, http.StatusRequestTimeout, mrtr.CodeInvalidRequest, nil, "The body stopped coming")
-		return nil, false
-	case err != nil:
-		x.w.Header().Set("Connection", "close")
-		answerError(x.w, http.StatusBadRequest, mrtr.CodeInvalidRequest, nil, "The body could not be read")
+	}
+	if err != nil {
+		x.bodyFailed(err)
 		return nil, false
 	}
 	return text, true
@@ -88,9 +99,17 @@ func (x *exchange) readJSON(body io.Reader) ([]byte, bool) {
 
 // tooLarge answers, and returns false. The rest of the body is not waited for.
 func (x *exchange) tooLarge() bool {
-	x.w.Header().Set("Connection", "close")
-	answerError(x.w, http.StatusRequestEntityTooLarge, mrtr.CodeInvalidRequest, nil, "Body too large")
+	x.refuse(http.StatusRequestEntityTooLarge, "Body too large")
 	return false
+}
+
+// bodyFailed answers a request whose body could not be read to its end.
+func (x *exchange) bodyFailed(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		x.refuse(http.StatusRequestTimeout, "The body stopped coming, or came too slowly")
+		return
+	}
+	x.refuse(http.StatusBadRequest, "The body could not be read")
 }
 
 type bodyKind int
@@ -104,45 +123,57 @@ const (
 // classify says how a body is to be taken, or why it is not. Forms pass unread
 // for the sake of token endpoints and uploads; their first bytes are those of no
 // JSON message, so that a server that ignores the type sees none either.
-func classify(h http.Header, body *bufio.Reader) (kind bodyKind, reason string) {
+func classify(h http.Header, body *bufio.Reader) (kind bodyKind, reason string, err error) {
 	for _, encoding := range h["Content-Encoding"] {
 		if !strings.EqualFold(strings.TrimSpace(encoding), "identity") {
-			return bodyUnknown, "Content-Encoding not supported"
+			return bodyUnknown, "Content-Encoding not supported", nil
 		}
 	}
 	lines := h["Content-Type"]
 	if len(lines) == 0 {
-		return bodyJSON, ""
+		return bodyJSON, "", nil
 	}
 	// mime.ParseMediaType would decode the "*" forms of RFC 2231, which other
 	// parsers do not know.
 	mediaType, params, err := mime.ParseMediaType(lines[0])
 	if len(lines) > 1 || err != nil || strings.Contains(lines[0], "*") {
-		return bodyUnknown, "Content-Type is ambiguous"
+		return bodyUnknown, "Content-Type is ambiguous", nil
 	}
-	switch {
-	case mediaType == "application/x-www-form-urlencoded" && beginsForm(body),
-		mediaType == "multipart/form-data" && beginsWith(body, "--"):
-		return bodyForm, ""
-	case mediaType != "application/json" && !strings.HasSuffix(mediaType, "+json"):
-		return bodyUnknown, "Content-Type not supported"
+	if begins := formBeginning[mediaType]; begins != nil {
+		if matches, err := begins(body); matches || err != nil {
+			return bodyForm, "", err
+		}
+	}
+	if mediaType != "application/json" && !strings.HasSuffix(mediaType, "+json") {
+		return bodyUnknown, "Content-Type not supported", nil
 	}
 	if charset, given := params["charset"]; given && !strings.EqualFold(charset, "utf-8") {
-		return bodyUnknown, "charset not supported"
+		return bodyUnknown, "charset not supported", nil
 	}
-	return bodyJSON, ""
+	return bodyJSON, "", nil
 }
 
-func beginsForm(body *bufio.Reader) bool {
-	first, _ := body.Peek(1)
-	return len(first) == 1 && (isAlphanumeric(first[0]) || bytes.IndexByte([]byte("%_-.~+*"), first[0]) >= 0)
+// formBeginning tells, for each media type of a form, whether a body begins as one.
+var formBeginning = map[string]func(*bufio.Reader) (bool, error){
+	"application/x-www-form-urlencoded": func(body *bufio.Reader) (bool, error) {
+		first, err := peek(body, 1)
+		return len(first) == 1 && (isAlphanumeric(first[0]) || bytes.IndexByte([]byte("%_-.~+*"), first[0]) >= 0), err
+	},
+	"multipart/form-data": func(body *bufio.Reader) (bool, error) {
+		first, err := peek(body, 2)
+		return string(first) == "--", err
+	},
+}
+
+// peek returns the next n bytes, or fewer if the body ends before.
+func peek(body *bufio.Reader, n int) ([]byte, error) {
+	first, err := body.Peek(n)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return first, err
 }
 
 func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
-func beginsWith(body *bufio.Reader, prefix string) bool {
-	first, _ := body.Peek(len(prefix))
-	return string(first) == prefix
 }

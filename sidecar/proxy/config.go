@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"strings"
 	"time"
@@ -20,9 +19,15 @@ const (
 	DefaultMaxBodyBytes        = 4194304
 	DefaultResponseBufferBytes = 1048576
 	DefaultMaxConcurrent       = 256
+	DefaultMaxIncomingBodies   = 1024
 	DefaultMaxStreams          = 4096
 	DefaultBodyIdleTimeout     = 30 * time.Second
+	DefaultBodyTimeout         = 60 * time.Second
 )
+
+// MaxLimit bounds each limit of a Config. More than that is a mistake, and sums of
+// larger ones would overflow.
+const MaxLimit = 1 << 30
 
 // A Sealer seals and opens states under the ring that is held at the moment. It
 // is safe for concurrent use.
@@ -70,14 +75,26 @@ type Config struct {
 	// of any event stream. A longer answer is replaced by an internal error; a
 	// longer event aborts the stream.
 	ResponseBufferBytes int
-	// MaxConcurrent bounds the exchanges whose answer has not begun to
-	// stream; one more is answered 503.
+	// MaxConcurrent bounds the exchanges whose request has been read and
+	// whose answer has not begun to stream; one more is answered 503.
 	MaxConcurrent int
-	// MaxStreams bounds the event streams.
+	// MaxIncomingBodies bounds the requests whose JSON body is being read,
+	// and with MaxBodyBytes the memory that clients can take up with them.
+	// It is larger than MaxConcurrent, so that clients who send slowly keep
+	// nobody else out.
+	MaxIncomingBodies int
+	// MaxStreams bounds what may last: event streams, forms, and the traffic
+	// of PassthroughPaths.
 	MaxStreams int
-	// BodyIdleTimeout bounds the gap between two reads of a request body.
+	// BodyIdleTimeout bounds the gap between two reads of any request body.
 	// Answers have no timeout: thinking may take as long as it likes.
 	BodyIdleTimeout time.Duration
+	// BodyTimeout bounds a JSON body as a whole: it must come within this
+	// time, and a second more for every 16 KiB that came. So a client at
+	// 128 kbit/s or more is in time with any body, a slower one with a body
+	// that it sends within BodyTimeout; one that sends a byte now and then
+	// is not.
+	BodyTimeout time.Duration
 	// PassthroughPaths are raw paths whose traffic passes unread, both ways:
 	// equal, or below it if the path ends in "/".
 	PassthroughPaths []string
@@ -94,11 +111,11 @@ type Config struct {
 // use and never closes idle connections of its own accord. The http.Server
 // around it should set ReadHeaderTimeout and no other timeout.
 type Proxy struct {
-	config      Config
-	transport   http.RoundTripper
-	passthrough *httputil.ReverseProxy
-	active      slots
-	streams     slots
+	config    Config
+	transport http.RoundTripper
+	incoming  slots // whose body is being read
+	active    slots // that wait for upstream
+	streams   slots // that may last
 }
 
 // New returns a Proxy, or an error that names the field that is wrong.
@@ -110,13 +127,13 @@ func New(c Config) (*Proxy, error) {
 	p := &Proxy{
 		config:    c,
 		transport: c.Transport,
+		incoming:  make(slots, c.MaxIncomingBodies),
 		active:    make(slots, c.MaxConcurrent),
 		streams:   make(slots, c.MaxStreams),
 	}
 	if p.transport == nil {
 		p.transport = newTransport()
 	}
-	p.passthrough = p.newPassthrough()
 	return p, nil
 }
 
@@ -129,8 +146,16 @@ func (c *Config) check() error {
 		return errors.New("proxy: Upstream must have no path, query, fragment or user")
 	case c.Sealer == nil:
 		return errors.New("proxy: Sealer is missing")
-	case c.MaxStateBytes < 0 || c.MaxBodyBytes < 0 || c.ResponseBufferBytes < 0 || c.MaxConcurrent < 0 || c.MaxStreams < 0:
-		return errors.New("proxy: a limit is negative")
+	case c.BodyIdleTimeout < 0 || c.BodyTimeout < 0:
+		return errors.New("proxy: a timeout is negative")
+	}
+	for name, limit := range map[string]int64{
+		"MaxStateBytes": int64(c.MaxStateBytes), "MaxBodyBytes": c.MaxBodyBytes, "ResponseBufferBytes": int64(c.ResponseBufferBytes),
+		"MaxConcurrent": int64(c.MaxConcurrent), "MaxIncomingBodies": int64(c.MaxIncomingBodies), "MaxStreams": int64(c.MaxStreams),
+	} {
+		if limit < 0 || limit > MaxLimit {
+			return fmt.Errorf("proxy: %s must not be negative, nor more than %d", name, MaxLimit)
+		}
 	}
 	for _, path := range c.PassthroughPaths {
 		if !strings.HasPrefix(path, "/") || !isPlainPath(path) {
@@ -145,8 +170,10 @@ func (c *Config) setDefaults() {
 	setDefault(&c.MaxBodyBytes, DefaultMaxBodyBytes)
 	setDefault(&c.ResponseBufferBytes, DefaultResponseBufferBytes)
 	setDefault(&c.MaxConcurrent, DefaultMaxConcurrent)
+	setDefault(&c.MaxIncomingBodies, DefaultMaxIncomingBodies)
 	setDefault(&c.MaxStreams, DefaultMaxStreams)
 	setDefault(&c.BodyIdleTimeout, DefaultBodyIdleTimeout)
+	setDefault(&c.BodyTimeout, DefaultBodyTimeout)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -13,26 +13,33 @@ const retryAfterSeconds = 1
 
 // answer writes an answer of the proxy's own. Each has a JSON-RPC body: clients
 // that get an error without one take the server for an older version and fall
-// back to initialize.
-func answer(w http.ResponseWriter, status int, body []byte) {
-	h := w.Header()
+// back to initialize. Only net/http's own answers have none, to what never becomes
+// a request: no valid HTTP (400), header too large (431), a transfer coding (501),
+// a version (505) or an expectation (417) that it does not know.
+func (x *exchange) answer(status int, body []byte) {
+	h := x.w.Header()
+	if !x.body.ended() {
+		// Else net/http would withhold the answer until it has drained the
+		// body, which may never come.
+		h.Set("Connection", "close")
+	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone is not told
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(body) // a client that is gone is not told
 }
 
-// answerError answers with a JSON-RPC error. The id is raw JSON, nil for null.
-func answerError(w http.ResponseWriter, status, code int, id []byte, message string) {
-	answer(w, status, mrtr.ErrorBody(id, code, message))
+// refuse answers with an invalid request whose id is not known.
+func (x *exchange) refuse(status int, message string) {
+	x.answer(status, mrtr.ErrorBody(nil, mrtr.CodeInvalidRequest, message))
 }
 
-func answerUnavailable(w http.ResponseWriter, id []byte, message string) {
-	w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
-	answerError(w, http.StatusServiceUnavailable, mrtr.CodeInternal, id, message)
+func (x *exchange) answerUnavailable(message string) {
+	x.w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+	x.answer(http.StatusServiceUnavailable, mrtr.ErrorBody(x.id(), mrtr.CodeInternal, message))
 }
 
-func answerBadGateway(w http.ResponseWriter, id []byte, message string) {
-	answerError(w, http.StatusBadGateway, mrtr.CodeInternal, id, message)
+func (x *exchange) answerBadGateway(message string) {
+	x.answer(http.StatusBadGateway, mrtr.ErrorBody(x.id(), mrtr.CodeInternal, message))
 }

@@ -37,11 +37,12 @@ func isPlainPath(path string) bool {
 	return true
 }
 
-// mayUpgrade reports whether the request keeps to HTTP as we read it, or changes
-// to WebSocket where nothing is read.
-func mayUpgrade(r *http.Request, passthrough bool) bool {
+// isPlainHTTP reports whether the request keeps to HTTP/1 as we read it, or changes
+// to WebSocket where nothing is read. The preface of HTTP/2 is the one thing of
+// another version that net/http hands to a handler.
+func isPlainHTTP(r *http.Request, passthrough bool) bool {
 	upgrade := r.Header["Upgrade"]
-	if r.Method == http.MethodConnect {
+	if r.Method == http.MethodConnect || r.Method == "PRI" || r.ProtoMajor != 1 {
 		return false
 	}
 	if len(upgrade) == 0 {
@@ -50,22 +51,37 @@ func mayUpgrade(r *http.Request, passthrough bool) bool {
 	return passthrough && len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket")
 }
 
-func (p *Proxy) newPassthrough() *httputil.ReverseProxy {
-	return &httputil.ReverseProxy{
-		Transport:     p.transport,
+// passThrough forwards the exchange unread. It may last as long as a stream, so it
+// is counted as one.
+func (x *exchange) passThrough() {
+	if !x.holdOrAnswer(x.proxy.streams) {
+		return
+	}
+	r := x.r
+	if x.body != nil {
+		r = r.WithContext(r.Context()) // a copy: the request is not ours to change
+		r.Body = x.body
+	}
+	upstream := x.proxy.config.Upstream
+	through := &httputil.ReverseProxy{
+		Transport:     x.proxy.transport,
 		FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = p.config.Upstream.Scheme, p.config.Upstream.Host
+			r.Out.URL.Scheme, r.Out.URL.Host = upstream.Scheme, upstream.Host
 			r.Out.URL.RawQuery = r.In.URL.RawQuery
 			keepForwarded(r.Out.Header, r.In.Header)
 			rewriteHost(r.Out, r.In.Host)
 		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			p.config.Logger.Warn("upstream did not answer", "cause", dialCause(err))
-			answerBadGateway(w, nil, "Upstream did not answer")
+		ModifyResponse: func(res *http.Response) error {
+			if !isFinal(res) && res.StatusCode != http.StatusSwitchingProtocols {
+				return errStatus
+			}
+			return nil
 		},
-		ErrorLog: log.New(io.Discard, "", 0), // it would quote what upstream sent
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { x.unreachable(err) },
+		ErrorLog:     log.New(io.Discard, "", 0), // it would quote what upstream sent
 	}
+	through.ServeHTTP(x.w, r)
 }
 
 // keepForwarded restores the headers that httputil.ReverseProxy drops.
@@ -75,24 +91,4 @@ func keepForwarded(out, in http.Header) {
 			out[name] = values
 		}
 	}
-}
-
-// passThrough forwards the exchange unread. It may last as long as a stream, so it
-// is counted as one.
-func (x *exchange) passThrough() {
-	if !x.becomeStream() {
-		answerUnavailable(x.w, nil, "Busy")
-		return
-	}
-	x.proxy.passthrough.ServeHTTP(x.w, x.r)
-}
-
-// becomeStream moves the exchange from the count of exchanges to that of streams.
-func (x *exchange) becomeStream() bool {
-	if !x.proxy.streams.take() {
-		return false
-	}
-	x.release()
-	x.release = x.proxy.streams.release
-	return true
 }

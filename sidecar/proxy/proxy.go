@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/requeststate/operator/internal/envelope"
@@ -12,34 +13,28 @@ import (
 
 // ServeHTTP answers one request.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !p.config.Sealer.Ready() {
-		answerUnavailable(w, nil, "Not ready: no key ring yet")
-		return
-	}
+	x := &exchange{proxy: p, w: &answerWriter{ResponseWriter: w}, r: r}
+	x.body = newPatientBody(w, r, p.config.BodyIdleTimeout)
+	defer x.end()
 	passes := p.isPassthrough(r)
-	if !mayUpgrade(r, passes) {
-		answerError(w, http.StatusNotImplemented, mrtr.CodeInvalidRequest, nil, "CONNECT and Upgrade are not supported")
-		return
-	}
-	if !p.active.take() {
-		answerUnavailable(w, nil, "Busy")
-		return
-	}
-	x := &exchange{proxy: p, w: w, r: r, release: p.active.release}
-	defer func() { x.release() }()
-	if passes {
+	switch {
+	case !p.config.Sealer.Ready():
+		x.answerUnavailable("Not ready: no key ring yet")
+	case !isPlainHTTP(r, passes):
+		x.refuse(http.StatusNotImplemented, "CONNECT, Upgrade and HTTP/2 are not supported")
+	case passes:
 		x.passThrough()
-		return
+	default:
+		x.serve()
 	}
-	x.serve()
 }
 
 // An exchange is one request and its answer.
 type exchange struct {
 	proxy     *Proxy
-	w         http.ResponseWriter
+	w         *answerWriter
 	r         *http.Request
-	release   func()        // gives back the slot that the exchange holds
+	held      slots         // what the exchange is counted among; nil: nothing
 	body      *patientBody  // nil if the request has none
 	request   *mrtr.Request // nil if there was no message to read
 	principal [32]byte
@@ -49,9 +44,6 @@ type exchange struct {
 
 func (x *exchange) serve() {
 	body, ok := x.admit()
-	if x.body != nil {
-		defer x.body.stop()
-	}
 	if !ok {
 		return
 	}
@@ -65,6 +57,35 @@ func (x *exchange) serve() {
 	x.relay(res)
 }
 
+// hold counts the exchange among those of s, and no longer among others. It
+// reports whether there was room.
+func (x *exchange) hold(s slots) bool {
+	if x.held == s {
+		return true
+	}
+	if !s.take() {
+		return false
+	}
+	x.letGo()
+	x.held = s
+	return true
+}
+
+func (x *exchange) holdOrAnswer(s slots) bool {
+	ok := x.hold(s)
+	if !ok {
+		x.answerUnavailable("Busy")
+	}
+	return ok
+}
+
+func (x *exchange) letGo() {
+	if x.held != nil {
+		x.held.release()
+		x.held = nil
+	}
+}
+
 // id returns the id to answer with, nil if unknown.
 func (x *exchange) id() []byte {
 	if x.request == nil {
@@ -73,12 +94,21 @@ func (x *exchange) id() []byte {
 	return x.request.ID
 }
 
+// unreachable answers for an upstream that did not, unless it was the client that
+// failed in sending its body.
 func (x *exchange) unreachable(err error) {
-	if x.r.Context().Err() != nil {
+	failure := x.body.failure()
+	switch {
+	case errors.Is(failure, os.ErrDeadlineExceeded):
+		x.bodyFailed(failure)
+	case x.r.Context().Err() != nil:
 		panic(http.ErrAbortHandler) // the client is gone, nobody reads an answer
+	case failure != nil:
+		x.bodyFailed(failure)
+	default:
+		x.log("upstream did not answer", "cause", dialCause(err))
+		x.answerBadGateway("Upstream did not answer")
 	}
-	x.log("upstream did not answer", "cause", dialCause(err))
-	answerBadGateway(x.w, x.id(), "Upstream did not answer")
 }
 
 // openState opens the state that the request carries, if any, and returns the
@@ -93,7 +123,7 @@ func (x *exchange) openState(body []byte) ([]byte, bool) {
 		state, cause := x.open(c)
 		if cause != "" {
 			x.log("requestState refused", "cause", string(cause), "method", c.Method)
-			answer(x.w, http.StatusOK, mrtr.RefusalBody(x.id()))
+			x.answer(http.StatusOK, mrtr.RefusalBody(x.id()))
 			return nil, false
 		}
 		return mrtr.Replace(body, c.WithState(state)), true

@@ -14,9 +14,14 @@ import (
 // relay passes upstream's answer on: an event stream event by event, the answer
 // to a carrier once it is judged, anything else as it comes.
 func (x *exchange) relay(res *http.Response) {
-	if res.StatusCode == http.StatusSwitchingProtocols {
+	switch {
+	case res.StatusCode == http.StatusSwitchingProtocols:
 		x.log("upstream changed the protocol unasked")
-		answerBadGateway(x.w, x.id(), "Upstream changed the protocol")
+		x.answerBadGateway("Upstream changed the protocol")
+		return
+	case !isFinal(res):
+		x.log(errStatus.Error())
+		x.answerBadGateway("Upstream answered with an invalid status")
 		return
 	}
 	judge := mrtr.NewExchange(x.request, x.seal, func(f mrtr.Fault) {
@@ -40,6 +45,13 @@ func (x *exchange) relay(res *http.Response) {
 	}
 }
 
+var errStatus = errors.New("upstream answered with an invalid status")
+
+// isFinal reports whether the status is one that ends an exchange. net/http takes
+// any three digits from upstream, but gives fewer of them to clients. Those above
+// 599 mean nothing, yet pass: clients take them for a 500.
+func isFinal(res *http.Response) bool { return res.StatusCode >= http.StatusOK }
+
 // hasBody reports whether the answer can have a body at all.
 func hasBody(r *http.Request, res *http.Response) bool {
 	return r.Method != http.MethodHead && res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified
@@ -56,6 +68,19 @@ func isEventStream(h http.Header) bool {
 	return false
 }
 
+// isJSON reports whether some client takes the answer for JSON by its type, or for
+// want of one.
+func isJSON(h http.Header) bool {
+	typed := false
+	for _, line := range h["Content-Type"] {
+		if strings.Contains(strings.ToLower(line), "json") {
+			return true
+		}
+		typed = typed || strings.TrimSpace(line) != ""
+	}
+	return !typed
+}
+
 func isIdentity(h http.Header) bool {
 	for _, line := range h["Content-Encoding"] {
 		if line = strings.TrimSpace(line); line != "" && !strings.EqualFold(line, "identity") {
@@ -69,10 +94,10 @@ func isIdentity(h http.Header) bool {
 // drop the body of a 5xx, hence the 200; but no message asked for a GET stream.
 func (x *exchange) answerUnjudged(judge *mrtr.Exchange) {
 	if judge.Carries() {
-		answer(x.w, http.StatusOK, judge.Internal())
+		x.answer(http.StatusOK, judge.Internal())
 		return
 	}
-	answer(x.w, http.StatusBadGateway, judge.Internal())
+	x.answer(http.StatusBadGateway, judge.Internal())
 }
 
 // relayJSON holds the answer to a carrier until it is whole, judges it, and passes
@@ -88,7 +113,7 @@ func (x *exchange) relayJSON(res *http.Response, judge *mrtr.Exchange) {
 		x.relayLong(res, judge, held)
 		return
 	}
-	edits := judge.Edits(held)
+	edits := judge.Edits(held, isJSON(res.Header))
 	text := mrtr.Replace(held, edits...)
 	x.copyHeader(res)
 	x.copyTrailer(res)
@@ -112,7 +137,7 @@ func (x *exchange) relayJSON(res *http.Response, judge *mrtr.Exchange) {
 var digestHeaders = []string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5"}
 
 func (x *exchange) relayLong(res *http.Response, judge *mrtr.Exchange, held []byte) {
-	if mrtr.LooksLikeJSON(held) || len(bytes.TrimSpace(held)) == 0 {
+	if isJSON(res.Header) || mrtr.LooksLikeJSON(held) || len(bytes.TrimSpace(held)) == 0 {
 		x.log("answer longer than --response-buffer-bytes")
 		x.answerUnjudged(judge)
 		return
@@ -126,8 +151,8 @@ func (x *exchange) relayLong(res *http.Response, judge *mrtr.Exchange, held []by
 // relayEvents passes an event stream on. Each event is flushed at once. A stream
 // holds no slot of the exchanges once its headers are sent.
 func (x *exchange) relayEvents(res *http.Response, judge *mrtr.Exchange) {
-	if !x.becomeStream() {
-		answerUnavailable(x.w, x.id(), "Too many streams")
+	if !x.hold(x.proxy.streams) {
+		x.answerUnavailable("Too many streams")
 		return
 	}
 	x.copyHeader(res)
@@ -137,7 +162,9 @@ func (x *exchange) relayEvents(res *http.Response, judge *mrtr.Exchange) {
 	if err := control.Flush(); err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	events := mrtr.NewEventWriter(x.w, control.Flush, judge.Edits, x.proxy.config.ResponseBufferBytes)
+	// What answers a carrier is JSON; other streams may be of anything.
+	edits := func(data []byte) []mrtr.Edit { return judge.Edits(data, judge.Carries()) }
+	events := mrtr.NewEventWriter(x.w, control.Flush, edits, x.proxy.config.ResponseBufferBytes)
 	x.copyBody(events, res)
 	if err := events.Close(); err != nil {
 		panic(http.ErrAbortHandler)

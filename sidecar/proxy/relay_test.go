@@ -23,6 +23,12 @@ func TestAnswersThatCannotBeSealed(t *testing.T) {
 		{"nearly JSON", "application/json", "", `{"id":1,"result":{"requestState":"plain-secret","x":NaN}}`, rpcError(`1`, internal)},
 		{"another media type", "text/plain", "", `{"id":2,"result":{"requestState":"plain-secret"}}`, rpcError(`2`, internal)},
 		{"no media type", "", "", `{"id":2,"result":{"requestState":"plain-secret"}}`, rpcError(`2`, internal)},
+		{"comment before JSON", "application/json", "", "/* hi */" + plainAnswer, rpcError(`1`, internal)},
+		{"comment, no media type", "", "", "/* hi */" + plainAnswer, rpcError(`1`, internal)},
+		{"guard before JSON", "application/problem+json; charset=utf-8", "", ")]}',\n" + plainAnswer, rpcError(`1`, internal)},
+		{"event under JSON", "Application/JSON", "", "data: " + plainAnswer + "\n\n", rpcError(`1`, internal)},
+		{"batch in a batch", "application/json", "", "[[" + plainAnswer + "]]", "[" + rpcError(`1`, internal) + "]"},
+		{"no JSON, beyond the buffer", "application/json", "", "/*" + strings.Repeat("x", DefaultResponseBufferBytes) + "*/" + plainAnswer, rpcError(`1`, internal)},
 		{"compressed", "application/json", "gzip", plainAnswer, rpcError(`1`, internal)},
 		{"compressed stream", "text/event-stream", "br", "data: " + plainAnswer + "\n\n", rpcError(`1`, internal)},
 		{"beyond the buffer", "application/json", "", `{"id":1,"result":{"x":"` + strings.Repeat("x", DefaultResponseBufferBytes) + `","requestState":"plain-secret"}}`, rpcError(`1`, internal)},
@@ -58,6 +64,8 @@ func TestAnswersThatPass(t *testing.T) {
 		{"text", carrier, "text/plain", "requestState"},
 		{"HTML", carrier, "text/html", `<script>"\u0041requestState"</script>`},
 		{"long text", carrier, "text/plain", long},
+		{"text with JSON in it", carrier, "text/plain", "see " + plainAnswer},
+		{"no JSON, but no state", carrier, "application/json", "ok"},
 		{"empty", carrier, "", ""},
 		{"not a carrier", `{"id":1,"method":"tools/list"}`, "application/json", plainAnswer},
 		{"not a carrier, long", `{"id":1,"method":"tools/list"}`, "application/json", `{"x":"` + long + `"}`},
@@ -108,6 +116,14 @@ func TestEventStreamsOfOtherRequests(t *testing.T) {
 		answering("text/event-stream", events)(w, r)
 	})
 	compressed.wantRPCError(compressed.do("GET", "/mcp", ""), 502, `null`, "-32603")
+}
+
+func TestEventsForACarrierMustBeJSON(t *testing.T) {
+	events := "data: /* hi */" + plainAnswer + "\n\ndata: ping\n\n"
+	b := newBench(t, answering("text/event-stream", events))
+	if got := b.post(call(`1`, "t", `{}`, `null`)); got.body != "data: "+rpcError(`1`, internal)+"\n\ndata: ping\n\n" {
+		t.Errorf("%d %q", got.status, got.body)
+	}
 }
 
 func TestSealingFailureInAStreamIsAnEvent(t *testing.T) {

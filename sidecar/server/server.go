@@ -36,7 +36,7 @@ func Serve(ctx context.Context, ports []Port, drain time.Duration, logger *slog.
 	failed := make(chan error, len(ports))
 	servers := make([]*http.Server, len(ports))
 	for i, p := range ports {
-		servers[i] = newServer(p.Handler, logger)
+		servers[i] = newServer(p, logger)
 		logger.Info("listening", "port", p.Name, "address", p.Listener.Addr().String())
 		go func() {
 			if err := servers[i].Serve(p.Listener); !errors.Is(err, http.ErrServerClosed) {
@@ -62,12 +62,12 @@ func Serve(ctx context.Context, ports []Port, drain time.Duration, logger *slog.
 }
 
 // newServer has no write timeout: a stream lasts as long as its two ends want it to.
-func newServer(handler http.Handler, logger *slog.Logger) *http.Server {
+func newServer(p Port, logger *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           handler,
+		Handler:           p.Handler,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog:          newErrorLog(p.Name, logger),
 	}
 }
