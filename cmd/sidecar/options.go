@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -63,7 +64,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.pod.Node, "node-name", os.Getenv("NODE_NAME"), "with --key: the node's name, for display; default: $NODE_NAME")
 	f.StringVar(&o.ageIdentityFile, "age-identity-file", "", "path of a file of age identities, for keys with kms.age")
 	f.StringVar(&o.proxyListen, "proxy-listen", ":8088", "address of the proxy")
-	f.StringVar(&o.upstream, "upstream", "", "URL of the MCP server, such as http://127.0.0.1:3000; without it no proxy runs")
+	f.StringVar(&o.upstream, "upstream", "", "URL of the MCP server, such as http://127.0.0.1:3000; required")
 	f.StringVar(&o.healthListen, "health-listen", ":8089", "address of /livez, /startupz, /readyz and /metrics")
 	f.IntVar(&o.maxStateBytes, "max-state-bytes", proxy.DefaultMaxStateBytes, "largest state that is sealed or opened")
 	f.Int64Var(&o.maxBodyBytes, "max-body-bytes", proxy.DefaultMaxBodyBytes, "largest JSON body of a request")
@@ -123,13 +124,21 @@ func (o *options) checkSource() error {
 
 func (o *options) checkRest() error {
 	var errs []error
-	if o.upstream != "" {
+	if o.upstream == "" {
+		errs = append(errs, errors.New("--upstream is missing: give the MCP server's URL, such as http://127.0.0.1:3000; without it this version has nothing to serve"))
+	} else {
 		u, err := url.Parse(o.upstream)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
 			// The text is not repeated: it may hold a password.
 			errs = append(errs, errors.New("--upstream must be a URL such as http://127.0.0.1:3000"))
 		}
 		o.upstreamURL = u
+		if err == nil && u.Path != "" && u.Path != "/" {
+			errs = append(errs, errors.New("--upstream must have no path: requests keep their own, so give http://127.0.0.1:3000 and let clients ask for /mcp"))
+		}
+		if err == nil && loops(u, o.proxyListen) {
+			errs = append(errs, errors.New("--upstream is the sidecar's own --proxy-listen: give the address on which the MCP server listens"))
+		}
 	}
 	for _, limit := range []struct {
 		flag  string
@@ -164,4 +173,16 @@ func (o *options) logger() *slog.Logger {
 		return slog.New(slog.NewTextHandler(os.Stderr, handlerOptions))
 	}
 	return slog.New(slog.NewJSONHandler(os.Stderr, handlerOptions))
+}
+
+// loops tells whether requests to upstream would come back to the proxy's own address.
+func loops(upstream *url.URL, listen string) bool {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || upstream.Port() != port {
+		return false
+	}
+	ip := net.ParseIP(upstream.Hostname())
+	local := upstream.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	listensAt := net.ParseIP(host)
+	return upstream.Hostname() == host || local && (host == "" || listensAt != nil && listensAt.IsUnspecified())
 }

@@ -30,7 +30,13 @@ func TestParse(t *testing.T) {
 		{[]string{"--key=prod/deployer", "--pod-name=x", "--pod-uid=u"}, "POD_NAMESPACE"},
 		{[]string{"--dev", "--kubeconfig=x"}, "--kubeconfig"},
 		{[]string{"--dev", "--upstream=http://127.0.0.1:3000"}, ""},
+		{[]string{"--dev"}, "--upstream is missing"},
 		{[]string{"--dev", "--upstream=127.0.0.1:3000"}, "--upstream"},
+		{[]string{"--dev", "--upstream=http://127.0.0.1:3000/mcp"}, "--upstream must have no path"},
+		{[]string{"--dev", "--upstream=http://127.0.0.1:8088"}, "own --proxy-listen"},
+		{[]string{"--dev", "--upstream=http://localhost:9", "--proxy-listen=127.0.0.1:9"}, ""},
+		{[]string{"--dev", "--upstream=http://127.0.0.1:9", "--proxy-listen=127.0.0.1:9"}, "own --proxy-listen"},
+		{[]string{"--dev", "--upstream=http://127.0.0.1:9", "--proxy-listen=:10"}, ""},
 		{[]string{"--dev", "--upstream=unix:///x"}, "--upstream"},
 		{[]string{"--dev", "--upstream=http://u:secret@127.0.0.1"}, "--upstream"},
 		{[]string{"--dev", "--max-state-bytes=0"}, "positive"},
@@ -48,7 +54,11 @@ func TestParse(t *testing.T) {
 		{[]string{"--dev", "--codec-listen=unix:///x"}, "codec-listen"}, // not before it exists
 		{[]string{"--version"}, ""},
 	} {
-		_, err := parse(c.args)
+		args := c.args
+		if !strings.Contains(strings.Join(args, " "), "--upstream") && c.want != "--upstream is missing" {
+			args = append([]string{"--upstream=http://127.0.0.1:3000"}, args...)
+		}
+		_, err := parse(args)
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%v: %v", c.args, err)
@@ -65,7 +75,7 @@ func TestThePodIsKnownFromTheEnvironment(t *testing.T) {
 	t.Setenv("POD_UID", "u")
 	t.Setenv("POD_NAMESPACE", "prod")
 	t.Setenv("NODE_NAME", "node")
-	o, err := parse([]string{"--key=prod/deployer", "--pod-name=mcp-1"})
+	o, err := parse([]string{"--key=prod/deployer", "--pod-name=mcp-1", "--upstream=http://127.0.0.1:3000"})
 	if err != nil {
 		t.Fatal(err)
 	}

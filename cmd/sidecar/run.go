@@ -135,22 +135,18 @@ func listen(ctx context.Context, o *options, holder *ring.Holder, metrics *ring.
 		ports = append(ports, port)
 		return nil
 	}
-	if o.upstreamURL == nil {
-		logger.Warn("without --upstream no proxy runs")
-	} else {
-		handler, err := proxy.New(proxy.Config{
-			Upstream: o.upstreamURL, Sealer: holder,
-			MaxStateBytes: o.maxStateBytes, MaxBodyBytes: o.maxBodyBytes, ResponseBufferBytes: o.responseBuffer, MaxIncomingBodies: o.maxIncoming,
-			PassthroughPaths: o.passthrough,
-			Logger:           logger, Hooks: proxy.Hooks{Opened: metrics.Opened, Sealed: metrics.Sealed},
-		})
-		if err != nil {
-			return nil, &usageError{err}
-		}
-		if err := add(server.Port{Name: "proxy", Handler: handler}, "--proxy-listen", o.proxyListen); err != nil {
-			return nil, err
-		}
+	handler, err := proxy.New(proxy.Config{
+		Upstream: o.upstreamURL, Sealer: holder,
+		MaxStateBytes: o.maxStateBytes, MaxBodyBytes: o.maxBodyBytes, ResponseBufferBytes: o.responseBuffer, MaxIncomingBodies: o.maxIncoming,
+		PassthroughPaths: o.passthrough,
+		Logger:           logger, Hooks: proxy.Hooks{Opened: metrics.Opened, Sealed: metrics.Sealed},
+	})
+	if err != nil {
+		return nil, &usageError{err}
 	}
-	err := add(server.Port{Name: "health", Handler: server.Health(holder, registry, logger)}, "--health-listen", o.healthListen)
+	if err := add(server.Port{Name: "proxy", Handler: handler}, "--proxy-listen", o.proxyListen); err != nil {
+		return nil, err
+	}
+	err = add(server.Port{Name: "health", Handler: server.Health(holder, registry, logger)}, "--health-listen", o.healthListen)
 	return ports, err
 }
