@@ -39,11 +39,10 @@ type Pod struct {
 	Sidecar SidecarState
 }
 
-// serves tells whether a sidecar in this pod may still seal or open, now or after a restart of its container. A terminating pod serves until its sidecar
-// has ended; elsewhere an ended container is one about to restart.
-func (p *Pod) serves() bool {
-	return !p.Finished && !(p.Terminating && p.Sidecar == SidecarEnded)
-}
+// serves tells whether a sidecar in this pod may still seal or open, now or after a restart of its container. Only a finished pod surely does not. That the
+// container has ended says nothing, in a terminating pod either: it may have ended, started again and joined before the pod was deleted, and the kubelet be late
+// to say so.
+func (p *Pod) serves() bool { return !p.Finished }
 
 // Evidence is who holds which ring, as far as one look showed.
 type Evidence struct {

@@ -83,7 +83,7 @@ func TestWhoHoldsUpAPhase(t *testing.T) {
 	}{
 		{"a pod that still holds the ring before", old, true},
 		{"pitfall 1: a terminating pod whose sidecar runs", func(f *fleet) { f.pod("pod-2").Terminating = true }, true},
-		{"a terminating pod whose sidecar has ended", func(f *fleet) { f.pod("pod-2").Terminating, f.pod("pod-2").Sidecar = true, SidecarEnded }, false},
+		{"a terminating pod whose sidecar ended, and may have started again since", func(f *fleet) { f.pod("pod-2").Terminating, f.pod("pod-2").Sidecar = true, SidecarEnded }, true},
 		{"a pod whose sidecar has ended and is about to restart", func(f *fleet) { f.pod("pod-2").Sidecar = SidecarEnded }, true},
 		{"a finished pod", func(f *fleet) { f.pod("pod-2").Finished = true }, false},
 		{"a relabelled pod", func(f *fleet) { f.pod("pod-2").Labelled = false }, true},
