@@ -200,7 +200,7 @@ func (m *Member) Saw(v View, consistent bool) {
 // judge is Judge, minding also what is about to be loaded: an older event must not take its place.
 func (m *Member) judge(v *View, consistent bool) Verdict {
 	verdict := Judge(m.held, v, consistent)
-	if consistent && verdict == Ignore && m.held.sameRing(v) && m.lacks(v) {
+	if consistent && verdict == Ignore && v.Ring != nil && m.held.sameRing(v) && m.lacks(v) {
 		return Load // a later ring took keys away, and then its status was rolled back
 	}
 	if consistent || verdict != Load || m.pending == nil {

@@ -245,6 +245,17 @@ func TestAnObjectThatIsGoneIsNoReasonToStopServing(t *testing.T) {
 	}
 }
 
+func TestALostStatusIsNoReasonToStopServing(t *testing.T) {
+	m := join(t, view("u", "e", 1, idA))
+	m.Saw(View{UID: "u"}, false)
+	act(t, m, ActGet)
+	m.Saw(View{UID: "u"}, true)
+	act(t, m, ActWait)
+	if !m.Serving() || m.Held() == nil {
+		t.Fatal("it stopped serving")
+	}
+}
+
 func TestAnotherLifeThatCannotBeLoadedLeavesWhatIsHeld(t *testing.T) {
 	m := join(t, view("u", "e", 5, idA))
 	m.Saw(view("v", "f", 1, idB), true)
