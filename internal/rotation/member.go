@@ -2,6 +2,7 @@ package rotation
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -125,8 +126,10 @@ type Member struct {
 	held      *View                 // whose ring is in memory, whole but for what was dropped; nil: none
 	reported  *View                 // the ring that our last report named, while not joined
 	pending   *View                 // whose ring to load next
-	revoked   map[string]bool       // every id ever seen revoked within this object's life: a revoked key never returns
-	dropped   map[string]bool       // ids of the held ring that are no longer in memory
+	revoked   map[string]bool       // the ids named as revoked; one that an event names stays until a consistent read shows that it no longer is
+	rewound   bool                  // the life of the held ring was seen to go back
+	withdrawn withdrawal            // of the report, before going back with it
+	dropped   map[string]bool       // ids of the held ring that are not in memory
 	toDrop    []string              // ids to forget now
 	err       *v1alpha1.ReportError // why the newest ring is not held
 	needGet   bool
@@ -176,13 +179,17 @@ func (m *Member) Saw(v View, consistent bool) {
 		return
 	}
 	if v.UID == m.held.UID {
-		m.revoke(v.Revoked)
+		m.needGet = m.needGet || !consistent && m.pardons(&v)
+		m.revoke(v.Revoked, consistent)
 	}
-	if !m.joined && consistent && v.Ring != nil && v.UID != "" && m.reported != nil && m.reported.sameRing(&v) {
+	if !m.joined && consistent && v.Ring != nil && v.UID != "" && m.reported != nil && m.reported.sameRing(&v) && !m.lacks(&v) {
 		m.joined = true
 	}
 	switch m.judge(&v, consistent) {
 	case Load:
+		if m.goesBack(&v) && !m.mayGoBack() {
+			return
+		}
 		m.pending = &v
 		if v.sameLife(m.held) && CheckRing(v.Ring) == nil { // what a malformed ring lacks was not removed
 			m.removals(&v)
@@ -192,6 +199,7 @@ func (m *Member) Saw(v View, consistent bool) {
 	case Ignore:
 		if consistent && v.Ring != nil {
 			m.pending = nil
+			m.stand()
 			m.fail(nil)
 		}
 	}
@@ -201,7 +209,10 @@ func (m *Member) Saw(v View, consistent bool) {
 func (m *Member) judge(v *View, consistent bool) Verdict {
 	verdict := Judge(m.held, v, consistent)
 	if consistent && verdict == Ignore && v.Ring != nil && m.held.sameRing(v) && m.lacks(v) {
-		return Load // a later ring took keys away, and then its status was rolled back
+		return Load // a later ring took keys away, and then its status was rolled back; or a revocation was taken back
+	}
+	if !consistent && verdict == Load && m.rewound {
+		return Confirm // a status was restored: an event of a higher generation may be of the time before
 	}
 	if consistent || verdict != Load || m.pending == nil {
 		return verdict
@@ -216,7 +227,7 @@ func (m *Member) judge(v *View, consistent bool) Verdict {
 	}
 }
 
-// lacks tells whether a key of the ring that is held was forgotten, though it is not revoked.
+// lacks tells whether a key of the ring that is held is not in memory, though it is not revoked.
 func (m *Member) lacks(v *View) bool {
 	return slices.ContainsFunc(m.Wanted(v), func(id string) bool { return m.dropped[id] })
 }
@@ -232,13 +243,22 @@ func (m *Member) sawBeforeFirstLoad(v View, consistent bool) {
 		m.pending = nil
 		m.fail(&v1alpha1.ReportError{Reason: v1alpha1.ReportNoRing, Message: "the RequestStateKey has no ring yet: is the controller running?"})
 	default:
-		m.revoke(v.Revoked)
+		m.revoke(v.Revoked, true)
 		m.pending = &v
 	}
 }
 
-// revoke notes ids that are never to be held again.
-func (m *Member) revoke(ids []string) {
+// pardons tells whether a view no longer names a revoked key of the ring that is held.
+func (m *Member) pardons(v *View) bool {
+	return slices.ContainsFunc(m.held.Ring.Keys, func(k v1alpha1.KeyringKey) bool { return m.revoked[k.ID] && !slices.Contains(v.Revoked, k.ID) })
+}
+
+// revoke notes ids that are not to be held from now on. An id that is no longer named is pardoned only by a consistent read: an event that does not name
+// it may be older than the revocation. Without a pardon a process that saw what was taken back would hold up every rotation until it is restarted.
+func (m *Member) revoke(ids []string, consistent bool) {
+	if consistent {
+		maps.DeleteFunc(m.revoked, func(id string, _ bool) bool { return !slices.Contains(ids, id) })
+	}
 	for _, id := range ids {
 		if m.revoked[id] {
 			continue
@@ -268,7 +288,7 @@ func (m *Member) forget(id string) {
 	}
 }
 
-// Wanted returns the ids of a view's ring that are to be loaded: all that were never revoked.
+// Wanted returns the ids of a view's ring that are to be loaded: all that are not revoked.
 func (m *Member) Wanted(v *View) []string {
 	ids := make([]string, 0, len(v.Ring.Keys))
 	for i := range v.Ring.Keys {
@@ -289,8 +309,15 @@ func (m *Member) Loaded(v *View, problem *v1alpha1.ReportError) {
 		for _, id := range v.Revoked {
 			m.revoked[id] = true
 		}
+		m.rewound = m.rewound && v.sameLife(m.held)
+		m.stand()
 		m.held = v
 		m.dropped = map[string]bool{}
+		for i := range v.Ring.Keys {
+			if id := v.Ring.Keys[i].ID; m.revoked[id] {
+				m.dropped[id] = true
+			}
+		}
 		m.err = nil
 		m.needWrite = true
 		m.needGet = m.needGet || !m.joined
@@ -315,6 +342,9 @@ func (m *Member) fail(problem *v1alpha1.ReportError) {
 // Reported tells that the report of the last ActReport was written.
 func (m *Member) Reported() {
 	m.needWrite = false
+	if m.withdrawn == withdrawing {
+		m.withdrawn, m.needGet = withdrawnSurely, true
+	}
 	m.reported = m.held
 	m.needGet = m.needGet || !m.joined && m.held != nil
 }
@@ -329,16 +359,19 @@ func (m *Member) ReportSeen(ours bool) {
 // Retry tells that it is time to try again what failed, or to look whether something was missed.
 func (m *Member) Retry() { m.needGet = true }
 
-// report returns what the report should say now: the ring that is held whole, or that none is.
+// report returns what the report should say now: the last ring that was held whole, with those of its keys that are still in memory, or that none is.
 func (m *Member) report() *Report {
 	r := &Report{Error: m.err}
 	if m.held == nil {
 		return r
 	}
-	r.UID, r.Epoch = m.held.UID, m.held.Ring.Epoch
-	r.Generation, r.MintingKeyID = m.held.Ring.Generation, m.held.Ring.MintingKeyID
+	r.UID, r.Epoch, r.Generation = m.held.UID, m.held.Ring.Epoch, m.held.Ring.Generation
+	if m.withdrawn != stands {
+		return r
+	}
+	r.MintingKeyID = m.held.Ring.MintingKeyID
 	for i := range m.held.Ring.Keys {
-		if id := m.held.Ring.Keys[i].ID; !m.revoked[id] {
+		if id := m.held.Ring.Keys[i].ID; !m.revoked[id] && !m.dropped[id] {
 			r.KeyIDs = append(r.KeyIDs, id)
 		}
 	}

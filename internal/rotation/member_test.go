@@ -184,6 +184,73 @@ func TestARevokedKeyIsForgottenAtOnceAndNeverLoadedAgain(t *testing.T) {
 	}
 }
 
+func TestAMemberWithdrawsItsReportBeforeItGoesBack(t *testing.T) {
+	after, before := view("u", epoch, 3, idB, idA), view("u", epoch, 2, idA, idB)
+	withdraw := func() *Member {
+		m := join(t, after)
+		m.Saw(before, true)
+		if r := act(t, m, ActReport).Report; r.Generation == 0 || len(r.KeyIDs) != 0 || r.MintingKeyID != "" {
+			t.Fatalf("report %+v", r)
+		}
+		if m.Held().Ring.Generation != 3 || !m.Serving() {
+			t.Fatal("it went back at once")
+		}
+		m.Reported()
+		act(t, m, ActGet)
+		return m
+	}
+
+	m := withdraw()
+	m.Saw(before, true)
+	m.Loaded(act(t, m, ActLoad).View, nil)
+	if r := act(t, m, ActReport).Report; r.Generation != 2 || r.MintingKeyID != idA || len(r.KeyIDs) != 2 {
+		t.Fatalf("report %+v", r)
+	}
+	m.Reported()
+	act(t, m, ActWait)
+	m.Saw(view("u", epoch, 4, idB), false) // of the time before the status was restored
+	act(t, m, ActGet)
+	m.Saw(before, true)
+	act(t, m, ActWait)
+
+	m = withdraw()
+	m.Saw(after, true) // the ring has grown again into what it was
+	if r := act(t, m, ActReport).Report; r.Generation != 3 || r.MintingKeyID != idB || len(r.KeyIDs) != 2 {
+		t.Fatalf("report %+v", r)
+	}
+	m.Reported()
+	act(t, m, ActWait)
+}
+
+func TestARevocationThatIsTakenBackBringsTheKeyBack(t *testing.T) {
+	m := join(t, view("u", epoch, 2, idB, idA))
+	v := view("u", epoch, 2, idB, idA)
+	v.Revoked = []string{idA}
+	m.Saw(v, true)
+	act(t, m, ActDrop)
+	act(t, m, ActReport)
+	m.Reported()
+	m.Saw(view("u", epoch, 2, idB, idA), false) // it may be older than the revocation
+	act(t, m, ActGet)
+	m.Saw(view("u", epoch, 2, idB, idA), true)
+	a := act(t, m, ActLoad)
+	if got := m.Wanted(a.View); !slices.Equal(got, []string{idB, idA}) {
+		t.Fatalf("it wants %v", got)
+	}
+	m.Loaded(a.View, &v1alpha1.ReportError{Reason: v1alpha1.ReportKMSUnavailable})
+	if r := act(t, m, ActReport).Report; !slices.Equal(r.KeyIDs, []string{idB}) {
+		t.Fatalf("it reports a key that is not in memory: %+v", r)
+	}
+	m.Reported()
+	m.Retry()
+	act(t, m, ActGet)
+	m.Saw(view("u", epoch, 2, idB, idA), true)
+	m.Loaded(act(t, m, ActLoad).View, nil)
+	if r := act(t, m, ActReport).Report; !slices.Equal(r.KeyIDs, []string{idB, idA}) || r.Error != nil {
+		t.Fatalf("report %+v", r)
+	}
+}
+
 func TestJudge(t *testing.T) {
 	held := view("u", "e", 5, idA)
 	changed := view("u", "e", 5, idA)

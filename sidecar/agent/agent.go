@@ -55,7 +55,7 @@ type Agent struct {
 
 	running *operation                      // nil: nothing is under way
 	written *Report                         // what the report surely says; nil: unknown
-	ring    map[string]v1alpha1.ReportedKey // the keys of the ring held, those dropped too: the report goes on naming them
+	ring    map[string]v1alpha1.ReportedKey // the keys of the ring held, those dropped too
 	waiters []chan struct{}                 // who waits for the ring to have been read anew
 
 	lookAt, retryAt time.Time // retryAt is zero if nothing failed
