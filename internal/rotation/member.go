@@ -202,9 +202,10 @@ func (m *Member) Saw(v View, consistent bool) {
 	}
 }
 
-// endsJoin tells whether a consistent read shows exactly the ring that was just reported.
+// endsJoin tells whether a consistent read shows exactly the ring that was just reported, and that is the one held: with a restored status the ring may
+// go back and forth between two loads.
 func (m *Member) endsJoin(v *View) bool {
-	return v.UID != "" && v.Ring != nil && m.reported != nil && m.reported.sameRing(v) && !m.lacks(v)
+	return v.UID != "" && v.Ring != nil && m.reported != nil && m.reported.sameRing(v) && m.held.sameRing(v) && !m.lacks(v)
 }
 
 // judge is Judge, minding also what is about to be loaded: an older event must not take its place.

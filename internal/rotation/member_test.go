@@ -184,6 +184,21 @@ func TestARevokedKeyIsForgottenAtOnceAndNeverLoadedAgain(t *testing.T) {
 	}
 }
 
+func TestAJoinDoesNotEndWithARingThatWasReportedButIsNoLongerHeld(t *testing.T) {
+	m := NewMember()
+	m.Saw(view("u", epoch, 3, idB, idA), true)
+	m.Loaded(act(t, m, ActLoad).View, nil)
+	act(t, m, ActReport)
+	m.Reported()
+	m.Saw(view("u", epoch, 2, idA, idB), true) // a status was restored
+	m.Loaded(act(t, m, ActLoad).View, nil)
+	m.Saw(view("u", epoch, 3, idB, idA), true) // and the ring has grown into what it was
+	if m.Serving() {
+		t.Fatal("it serves a ring that it has not reported")
+	}
+	act(t, m, ActLoad)
+}
+
 func TestAMemberWithdrawsItsReportBeforeItGoesBack(t *testing.T) {
 	after, before := view("u", epoch, 3, idB, idA), view("u", epoch, 2, idA, idB)
 	withdraw := func() *Member {
