@@ -18,5 +18,7 @@
 // There is no controller manager, no scheduler and no kubelet: nothing happens to an object but what a test does to it. No service account exists until Namespace
 // makes it, a pod's status is what SetSidecar wrote, nothing is garbage collected, and a deleted pod stays, terminating, until Remove.
 //
+// KillAPIServer and StartAPIServer, or both as RestartAPIServer, are a crash of the API server: the same address, data, certificates and tokens afterwards.
+//
 // Every method of Namespace has an error-returning twin on Env, for callers without a *testing.T.
 package testenv

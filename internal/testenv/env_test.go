@@ -33,11 +33,7 @@ func TestConsumerWritesItsReport(t *testing.T) {
 		t.Fatalf("status of the sidecar: %+v, want running", pod.Status.InitContainerStatuses[0])
 	}
 
-	report := &v1alpha1.KeyringReport{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: v1alpha1.ReportName("deployer", string(pod.UID))},
-		Spec:       v1alpha1.KeyringReportSpec{KeyName: "deployer", KeyUID: "u", PodName: pod.Name, PodUID: string(pod.UID)},
-	}
-	if err := ns.Client(ns.PodConfig(pod)).Create(ctx, report); err != nil {
+	if err := ns.Client(ns.PodConfig(pod)).Create(ctx, reportOf(pod, "deployer")); err != nil {
 		t.Fatalf("the pod's own report: %v", err)
 	}
 
@@ -49,6 +45,14 @@ func TestConsumerWritesItsReport(t *testing.T) {
 	ns.Remove(pod)
 	if err := env.Client.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a removed pod is still there: %v", err)
+	}
+}
+
+// reportOf is a report that the given pod may write.
+func reportOf(pod *corev1.Pod, keyName string) *v1alpha1.KeyringReport {
+	return &v1alpha1.KeyringReport{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: v1alpha1.ReportName(keyName, string(pod.UID))},
+		Spec:       v1alpha1.KeyringReportSpec{KeyName: keyName, KeyUID: "u", PodName: pod.Name, PodUID: string(pod.UID)},
 	}
 }
 
