@@ -6,11 +6,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/requeststate/operator/test/lab"
 )
 
 // attacker tries what must be refused.
 type attacker struct {
-	st     *stack
+	lab    *lab.Lab
 	tokens map[string]taken
 }
 
@@ -26,22 +28,22 @@ const (
 	victimArgs = `{"env":"prod","replicas":3}`
 )
 
-func newAttacker(st *stack) *attacker { return &attacker{st: st, tokens: map[string]taken{}} }
+func newAttacker(l *lab.Lab) *attacker { return &attacker{lab: l, tokens: map[string]taken{}} }
 
 // take makes a first round at one replica and keeps its token.
 func (a *attacker) take(ctx context.Context, name string) error {
-	token, err := a.firstRound(ctx, a.st.replicas[0])
+	token, err := a.firstRound(ctx, a.lab.Endpoints()[0])
 	a.tokens[name] = taken{token, time.Now()}
 	return err
 }
 
-func (a *attacker) firstRound(ctx context.Context, r *replica) (string, error) {
-	answer, err := callTool(ctx, r.proxy, victimTool, victimArgs, "")
+func (a *attacker) firstRound(ctx context.Context, r *lab.Replica) (string, error) {
+	answer, err := callTool(ctx, r.Sidecar().Proxy, victimTool, victimArgs, "")
 	if err != nil {
 		return "", err
 	}
 	if !strings.HasPrefix(answer.Result.RequestState, "rsk1.") {
-		return "", fmt.Errorf("the first round at %s gave no sealed state", r.name)
+		return "", fmt.Errorf("the first round at %s gave no sealed state", r.Name)
 	}
 	return answer.Result.RequestState, nil
 }
@@ -59,12 +61,11 @@ type attackReport struct {
 
 // run makes every attack on the second replica, and once in between shows that the abused token still works for its owner.
 func (a *attacker) run(ctx context.Context) (*attackReport, error) {
-	foreign, err := a.st.startForeignReplica(ctx, "another-service")
+	foreign, err := a.lab.StartForeignReplica(ctx, "another-service")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = foreign.stop() }()
-	fresh, err := a.firstRound(ctx, a.st.replicas[0])
+	fresh, err := a.firstRound(ctx, a.lab.Endpoints()[0])
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (a *attacker) run(ctx context.Context) (*attackReport, error) {
 	report := &attackReport{}
 	for _, attack := range []attack{
 		{"a tampered token", "authentication", tamper(fresh), victimTool, victimArgs},
-		{"another tool", "request_mismatch", fresh, tools[1], victimArgs},
+		{"another tool", "request_mismatch", fresh, lab.Tools[1], victimArgs},
 		{"other arguments", "request_mismatch", fresh, victimTool, `{"env":"prod","replicas":300}`},
 		{"a token of another audience", "authentication", otherAudience, victimTool, victimArgs},
 		{"a token under the retired key", "unknown_key", a.tokens["old"].token, victimTool, victimArgs},
@@ -85,7 +86,7 @@ func (a *attacker) run(ctx context.Context) (*attackReport, error) {
 			return nil, err
 		}
 	}
-	answer, err := callTool(ctx, a.st.replicas[2].proxy, victimTool, victimArgs, fresh)
+	answer, err := callTool(ctx, a.lab.Endpoints()[2].Sidecar().Proxy, victimTool, victimArgs, fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (a *attacker) run(ctx context.Context) (*attackReport, error) {
 		return nil, fmt.Errorf("after the attacks, the token no longer works for its owner: %s", answer.Error.Message)
 	}
 	expiring := a.tokens["expiring"]
-	if err := wait(ctx, time.Until(expiring.at.Add(ttl+clockSkew+time.Second))); err != nil {
+	if err := lab.Wait(ctx, time.Until(expiring.at.Add(lab.TTL+lab.ClockSkew+time.Second))); err != nil {
 		return nil, err
 	}
 	return report, a.try(ctx, report, attack{"an expired token", "expired", expiring.token, victimTool, victimArgs})
@@ -101,12 +102,12 @@ func (a *attacker) run(ctx context.Context) (*attackReport, error) {
 
 // try makes one attack and judges it: the one refusal that there is, for the cause that the sidecar's metric names, and no handler run.
 func (a *attacker) try(ctx context.Context, report *attackReport, at attack) error {
-	target := a.st.replicas[1]
+	target := a.lab.Endpoints()[1]
 	before, err := refusals(ctx, target, at.cause)
 	if err != nil {
 		return err
 	}
-	answer, err := callTool(ctx, target.proxy, at.tool, at.args, at.token)
+	answer, err := callTool(ctx, target.Sidecar().Proxy, at.tool, at.args, at.token)
 	if err != nil {
 		return err
 	}
@@ -152,8 +153,8 @@ func tamper(token string) string {
 }
 
 // refusals reads requeststate_unseal_total for one result.
-func refusals(ctx context.Context, r *replica, result string) (int, error) {
-	_, page, err := get(ctx, "http://"+r.health+"/metrics")
+func refusals(ctx context.Context, r *lab.Replica, result string) (int, error) {
+	_, page, err := lab.Get(ctx, "http://"+r.Sidecar().Health+"/metrics")
 	if err != nil {
 		return 0, err
 	}

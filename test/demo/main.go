@@ -14,14 +14,15 @@ import (
 	"time"
 
 	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/test/lab"
 )
 
-// The key that the demo makes. A short ttl keeps the demo short; nobody would run with it.
+// What the demo runs.
 const (
-	keyName   = "deployer"
-	ttl       = 10 * time.Second
-	clockSkew = time.Second
-	replicas  = 3
+	replicas        = 3
+	quickClients    = 3
+	thinkingClients = 12
+	longestThought  = lab.TTL - 2*time.Second
 )
 
 func main() {
@@ -75,7 +76,7 @@ func (o outcome) String() string {
 
 func run(ctx context.Context, verbose bool) (result outcome, err error) {
 	began := time.Now()
-	st, err := newStack(ctx, verbose)
+	l, err := lab.Start(ctx, lab.Options{Verbose: verbose, Say: say})
 	if err != nil {
 		return result, err
 	}
@@ -83,29 +84,27 @@ func run(ctx context.Context, verbose bool) (result outcome, err error) {
 	ctx, endWatches := context.WithCancel(ctx)
 	defer func() {
 		endWatches()
-		err = errors.Join(err, st.stop())
+		err = errors.Join(err, l.Stop())
 	}()
 
-	for i := range replicas {
-		if err := st.startReplica(ctx, i); err != nil {
-			return result, err
-		}
+	if err := startAll(ctx, l); err != nil {
+		return result, err
 	}
-	tl, err := newTimeline(ctx, st)
+	tl, err := newTimeline(ctx, l)
 	if err != nil {
 		return result, err
 	}
-	fleet := newFleet(st)
-	tl.rounds = fleet.completed
+	fleet := l.NewFleet(lab.FleetOptions{Quick: quickClients, Thinking: thinkingClients, LongestThought: longestThought, Say: say})
+	tl.rounds = func() int64 { return fleet.Counts().Completed() }
 	say("%d replicas are ready after %.1f s; clients start, every retry goes to another replica", replicas, time.Since(began).Seconds())
 	tl.header()
-	if err := fleet.start(ctx); err != nil {
+	if err := fleet.Start(ctx); err != nil {
 		return result, err
 	}
-	defer fleet.stop()
+	defer fleet.Stop()
 
-	at := newAttacker(st)
-	if err := rotateUnderLoad(ctx, st, tl, at); err != nil {
+	at := newAttacker(l)
+	if err := rotateUnderLoad(ctx, l, tl, at); err != nil {
 		return result, err
 	}
 	say("the rotation is complete; now what must be refused, each for its own cause")
@@ -113,13 +112,14 @@ func run(ctx context.Context, verbose bool) (result outcome, err error) {
 	if err != nil {
 		return result, err
 	}
-	fleet.stop()
+	fleet.Stop()
 
+	counts := fleet.Counts()
 	result = outcome{
-		rounds: fleet.completed(), refused: fleet.refused.Load(), plaintextSeen: fleet.plaintext.Load(),
+		rounds: counts.Completed(), refused: counts.Refused, plaintextSeen: counts.Plaintext,
 		attacks: report.attacks, accepted: report.accepted, wrongCause: report.wrongCause,
 	}
-	fleet.print()
+	printClients(counts)
 	report.print()
 	if result.plaintextSeen > 0 {
 		say("FAULT: clients saw a plaintext state %d times", result.plaintextSeen)
@@ -127,15 +127,38 @@ func run(ctx context.Context, verbose bool) (result outcome, err error) {
 	return result, nil
 }
 
+// startAll starts the manager, applies the key, and starts the replicas.
+func startAll(ctx context.Context, l *lab.Lab) error {
+	if _, err := l.StartManager(ctx, lab.ManagerOptions{}); err != nil {
+		return err
+	}
+	if err := l.ApplyKey(ctx, nil); err != nil {
+		return err
+	}
+	for i := range replicas {
+		if _, err := l.StartReplica(ctx, fmt.Sprintf("mcp-%d", i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printClients(c lab.Counts) {
+	fmt.Printf("\n  %-34s %8s %8s\n", "clients", "rounds", "refused")
+	fmt.Printf("  %-34s %8d\n", fmt.Sprintf("%d that answer at once", quickClients), c.Quick)
+	fmt.Printf("  %-34s %8d\n", fmt.Sprintf("%d that think for up to %s", thinkingClients, longestThought), c.Thinking)
+	fmt.Printf("  %-34s %8d %8d\n", "all, each retry on another replica", c.Completed(), c.Refused)
+}
+
 // rotateUnderLoad lets the clients work for a while, asks for a rotation, and follows it to its end, taking tokens for the attacks on the way.
-func rotateUnderLoad(ctx context.Context, st *stack, tl *timeline, at *attacker) error {
-	if err := wait(ctx, 3*time.Second); err != nil {
+func rotateUnderLoad(ctx context.Context, l *lab.Lab, tl *timeline, at *attacker) error {
+	if err := lab.Wait(ctx, 3*time.Second); err != nil {
 		return err
 	}
 	if err := at.take(ctx, "old"); err != nil {
 		return err
 	}
-	if err := rotateWithOneCutOff(ctx, st, tl); err != nil {
+	if err := rotateWithOneCutOff(ctx, l, tl); err != nil {
 		return err
 	}
 	if err := tl.await(ctx, v1alpha1.PhaseRetireOld); err != nil {
@@ -152,33 +175,23 @@ const cutOff = 4 * time.Second
 
 // rotateWithOneCutOff asks for a rotation while one sidecar cannot reach the API server. It serves on with the ring it has, and the new key must not mint before
 // it knows it, or the tokens that the others mint would be refused there.
-func rotateWithOneCutOff(ctx context.Context, st *stack, tl *timeline) error {
-	late := st.replicas[replicas-1]
-	late.cable.unplug()
-	if err := st.requestRotation(ctx); err != nil {
+func rotateWithOneCutOff(ctx context.Context, l *lab.Lab, tl *timeline) error {
+	late := l.Endpoints()[replicas-1]
+	late.Cable.Unplug()
+	if _, err := l.RequestRotation(ctx); err != nil {
 		return err
 	}
-	say("rotation requested: kubectl annotate rsk %s %s=...", keyName, v1alpha1.AnnotationRotateAt)
-	say("the sidecar of %s is cut off from the API server: it serves on, and the phase waits for it", late.name)
+	say("rotation requested: kubectl annotate rsk %s %s=...", lab.KeyName, v1alpha1.AnnotationRotateAt)
+	say("the sidecar of %s is cut off from the API server: it serves on, and the phase waits for it", late.Name)
 	if err := tl.await(ctx, v1alpha1.PhaseVerifyNew); err != nil {
 		return err
 	}
-	if err := wait(ctx, cutOff); err != nil {
+	if err := lab.Wait(ctx, cutOff); err != nil {
 		return err
 	}
-	late.cable.plug()
+	late.Cable.Plug()
 	say("it is plugged in again")
 	return nil
-}
-
-// wait waits for a span of time, as a person does who lets things run.
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // say prints one line for the reader.

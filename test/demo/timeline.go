@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/test/lab"
 )
 
 // timeline watches the key and the reports, prints a line for each change that a reader cares for, and lets others wait for a phase.
@@ -26,14 +27,14 @@ type timeline struct {
 	started bool
 }
 
-func newTimeline(ctx context.Context, st *stack) (*timeline, error) {
+func newTimeline(ctx context.Context, l *lab.Lab) (*timeline, error) {
 	tl := &timeline{began: time.Now(), reports: map[string]v1alpha1.KeyringReportSpec{}, changed: make(chan struct{}), rounds: func() int64 { return 0 }}
-	watcher, err := client.NewWithWatch(st.env.Config, client.Options{Scheme: st.env.Scheme})
+	watcher, err := client.NewWithWatch(l.Env.Config, client.Options{Scheme: l.Env.Scheme})
 	if err != nil {
 		return nil, err
 	}
 	for _, list := range []client.ObjectList{&v1alpha1.RequestStateKeyList{}, &v1alpha1.KeyringReportList{}} {
-		stream, err := watcher.Watch(ctx, list, client.InNamespace(st.namespace))
+		stream, err := watcher.Watch(ctx, list, client.InNamespace(l.Namespace))
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"io"
@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// cable is the connection of one sidecar to the API server, which can be unplugged: connections break, and new ones fail, until it is plugged in again.
-type cable struct {
+// Cable is the connection of one sidecar to the API server, which can be unplugged: connections break, and new ones fail, until it is plugged in again.
+type Cable struct {
 	listener net.Listener
 	target   string
 
@@ -16,27 +16,30 @@ type cable struct {
 	open      map[net.Conn]bool
 }
 
-func newCable(target string) (*cable, error) {
+func newCable(target string) (*Cable, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	c := &cable{listener: listener, target: target, open: map[net.Conn]bool{}}
+	c := &Cable{listener: listener, target: target, open: map[net.Conn]bool{}}
 	go c.serve()
 	return c, nil
 }
 
-func (c *cable) addr() string { return c.listener.Addr().String() }
+func (c *Cable) addr() string { return c.listener.Addr().String() }
 
-func (c *cable) serve() {
+func (c *Cable) serve() {
 	for {
 		near, err := c.listener.Accept()
 		if err != nil {
 			return
 		}
 		far, err := net.Dial("tcp", c.target)
-		if err != nil || !c.keep(near, far) {
+		if err != nil {
 			_ = near.Close()
+			continue
+		}
+		if !c.keep(near, far) {
 			continue
 		}
 		go c.pump(near, far)
@@ -44,8 +47,8 @@ func (c *cable) serve() {
 	}
 }
 
-// keep notes an open connection, unless the cable is unplugged.
-func (c *cable) keep(ends ...net.Conn) bool {
+// keep notes an open connection, or closes both its ends if the cable is unplugged.
+func (c *Cable) keep(ends ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, end := range ends {
@@ -58,7 +61,7 @@ func (c *cable) keep(ends ...net.Conn) bool {
 	return !c.unplugged
 }
 
-func (c *cable) pump(to, from net.Conn) {
+func (c *Cable) pump(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,8 +71,8 @@ func (c *cable) pump(to, from net.Conn) {
 	}
 }
 
-// unplug breaks every connection and lets none come about.
-func (c *cable) unplug() {
+// Unplug breaks every connection and lets none come about.
+func (c *Cable) Unplug() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unplugged = true
@@ -78,14 +81,14 @@ func (c *cable) unplug() {
 	}
 }
 
-// plug lets connections come about again.
-func (c *cable) plug() {
+// Plug lets connections come about again.
+func (c *Cable) Plug() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unplugged = false
 }
 
-func (c *cable) close() error {
-	c.unplug()
+func (c *Cable) close() error {
+	c.Unplug()
 	return c.listener.Close()
 }

@@ -1,200 +1,180 @@
-package main
+// Package lab runs the whole of this project on one machine with nothing mocked: a real etcd and API server, real managers and sidecars as processes of their own,
+// MCP servers and clients of the official Go SDK. The demo, the soak and the process-level tests share it.
+//
+// A Lab is a control plane, a namespace and one RequestStateKey:
+//
+//	l, err := lab.Start(ctx, lab.Options{})
+//	defer l.Stop()
+//	manager, err := l.StartManager(ctx, lab.ManagerOptions{})
+//	err = l.ApplyKey(ctx, nil)
+//	replica, err := l.StartReplica(ctx, "mcp-0")
+//
+// Whatever runs in it can be killed, cut off, and started again.
+package lab
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
-	"github.com/requeststate/operator/api/v1alpha1"
 	"github.com/requeststate/operator/internal/testenv"
 )
 
-// stack is everything that runs: the control plane, the manager, and the replicas.
-type stack struct {
-	root, dir string
-	verbose   bool
-	env       *testenv.Env
-	namespace string
-	identity  string // path of the age identity, as a Secret would be mounted
-	processes []*process
-	replicas  []*replica
+// KeyName is the name of a Lab's RequestStateKey.
+const KeyName = "deployer"
+
+// Options are how a Lab is set up. The zero value is good.
+type Options struct {
+	// Binaries is the folder with manager, sidecar and kubectl-requeststate; "": bin in the repository, as make build leaves them.
+	Binaries string
+	// Env is a control plane that others use too, and stop; nil: one of the Lab's own.
+	Env *testenv.Env
+	// Environ is added to the environment of every process.
+	Environ []string
+	// Verbose copies the logs of all processes to standard error.
+	Verbose bool
+	// Say tells the reader what happens; nil: silence.
+	Say func(format string, args ...any)
 }
 
-// newStack starts the control plane with CRDs and policies, the manager under its own role, and applies the key.
-func newStack(ctx context.Context, verbose bool) (st *stack, err error) {
-	root, err := testenv.Root()
-	if err != nil {
-		return nil, err
-	}
-	st = &stack{root: root, verbose: verbose}
+// Lab is everything that runs. Its methods are safe for concurrent use, except Stop, which comes last.
+type Lab struct {
+	// Env is the control plane.
+	Env *testenv.Env
+	// Namespace holds the key and the pods.
+	Namespace string
+
+	options  Options
+	root     string
+	dir      string
+	identity string // path of the age identity, as a Secret would be mounted; "" without ApplyKey's default
+
+	managing         sync.Mutex
+	manager          *rest.Config // made by the first StartManager; guarded by managing, as is managerNamespace
+	managerNamespace string
+
+	mu        sync.Mutex
+	processes []*Process
+	replicas  []*Replica // all that were started
+	endpoints []*Replica // those that get requests
+}
+
+// Start starts the control plane with CRDs and policies, unless there is one, and makes the namespace and the role of its pods.
+func Start(ctx context.Context, o Options) (l *Lab, err error) {
+	l = &Lab{options: o, Env: o.Env}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, st.stop())
+			err = errors.Join(err, l.Stop())
+			l = nil
 		}
 	}()
-	if st.dir, err = os.MkdirTemp("", "requeststate-demo-"); err != nil {
-		return st, err
+	if l.root, err = testenv.Root(); err != nil {
+		return l, err
 	}
-	start := time.Now()
-	if st.env, err = testenv.Start(); err != nil {
-		return st, err
+	if l.options.Binaries == "" {
+		l.options.Binaries = filepath.Join(l.root, "bin")
 	}
-	say("etcd and kube-apiserver run after %.1f s, with the CRDs and the policy that a pod writes only its own report", time.Since(start).Seconds())
-	if st.namespace, err = st.env.CreateNamespace(ctx, "prod-"); err != nil {
-		return st, err
+	if l.dir, err = os.MkdirTemp("", "requeststate-lab-"); err != nil {
+		return l, err
 	}
-	if err = st.env.GrantConsumer(ctx, st.namespace, keyName); err != nil {
-		return st, err
+	if l.Env == nil {
+		start := time.Now()
+		if l.Env, err = testenv.Start(); err != nil {
+			return l, err
+		}
+		l.say("etcd and kube-apiserver run after %.1f s, with the CRDs and the policy that a pod writes only its own report", time.Since(start).Seconds())
 	}
-	if err = st.startManager(ctx); err != nil {
-		return st, err
+	if l.Namespace, err = l.Env.CreateNamespace(ctx, "prod-"); err != nil {
+		return l, err
 	}
-	return st, st.applyKey(ctx)
+	return l, l.Env.GrantConsumer(ctx, l.Namespace, KeyName)
 }
 
-// startManager runs the manager with the rights of config/rbac/role.yaml and no others.
-func (st *stack) startManager(ctx context.Context) error {
-	namespace, err := st.env.CreateNamespace(ctx, "requeststate-system-")
-	if err != nil {
-		return err
+// Stop ends everything in the reverse order of its start, and removes the files. A process that ended before it was told to is an error.
+func (l *Lab) Stop() error {
+	var errs []error
+	for i := len(l.processes) - 1; i >= 0; i-- {
+		errs = append(errs, l.processes[i].Stop())
 	}
-	objects, err := testenv.Manifest(filepath.Join(st.root, "config", "rbac", "role.yaml"))
-	if err != nil {
-		return err
+	for _, r := range l.replicas {
+		errs = append(errs, r.stop())
 	}
-	for _, o := range objects {
-		if err := st.env.Client.Create(ctx, o); err != nil {
-			return err
-		}
+	if l.Env != nil && l.options.Env == nil {
+		errs = append(errs, l.Env.Stop())
 	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "requeststate-manager"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: objects[0].GetName()},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: testenv.ServiceAccount}},
+	if l.dir != "" {
+		errs = append(errs, os.RemoveAll(l.dir))
 	}
-	if err := st.env.Client.Create(ctx, binding); err != nil {
-		return err
-	}
-	config, err := st.env.UnboundConfig(ctx, namespace)
-	if err != nil {
-		return err
-	}
-	kubeconfig, err := st.kubeconfig("manager", config)
-	if err != nil {
-		return err
-	}
-	return st.spawn("manager", "bin/manager", "--kubeconfig", kubeconfig, "--metrics-bind-address", "0", "--health-probe-bind-address", "0")
+	return errors.Join(errs...)
 }
 
-// applyKey makes an age identity and a key for it with the kubectl plugin, as a platform team would, and applies the key with a short ttl.
-func (st *stack) applyKey(ctx context.Context) error {
-	st.identity = filepath.Join(st.dir, "identity.txt")
-	plugin := exec.CommandContext(ctx, filepath.Join(st.root, "bin/kubectl-requeststate"), "init", keyName, "--namespace", st.namespace, "--identity-out", st.identity)
-	manifest, err := plugin.Output()
-	if err != nil {
-		return fmt.Errorf("kubectl requeststate init: %w", err)
+func (l *Lab) say(format string, args ...any) {
+	if l.options.Say != nil {
+		l.options.Say(format, args...)
 	}
-	path := filepath.Join(st.dir, "manifest.yaml")
-	if err := os.WriteFile(path, manifest, 0o600); err != nil {
-		return err
-	}
-	objects, err := testenv.Manifest(path)
-	if err != nil {
-		return err
-	}
-	for _, o := range objects {
-		if o.GetKind() != "RequestStateKey" {
-			continue
-		}
-		raw, err := o.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		key := &v1alpha1.RequestStateKey{}
-		if err := yaml.UnmarshalStrict(raw, key); err != nil {
-			return err
-		}
-		key.Spec.TTL, key.Spec.ClockSkew = &metav1.Duration{Duration: ttl}, &metav1.Duration{Duration: clockSkew}
-		if err := st.env.Client.Create(ctx, key); err != nil {
-			return err
-		}
-		say("applied RequestStateKey %s/%s: ttl %s, clockSkew %s, kms.age with a fresh identity", key.Namespace, key.Name, ttl, clockSkew)
-		return nil
-	}
-	return errors.New("kubectl requeststate init printed no RequestStateKey")
-}
-
-// key reads the key.
-func (st *stack) key(ctx context.Context) (*v1alpha1.RequestStateKey, error) {
-	key := &v1alpha1.RequestStateKey{}
-	return key, st.env.Client.Get(ctx, types.NamespacedName{Namespace: st.namespace, Name: keyName}, key)
-}
-
-// requestRotation annotates the key, as kubectl annotate would.
-func (st *stack) requestRotation(ctx context.Context) error {
-	key, err := st.key(ctx)
-	if err != nil {
-		return err
-	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationRotateAt, time.Now().UTC().Format(time.RFC3339Nano))
-	return st.env.Client.Patch(ctx, key, client.RawPatch(types.MergePatchType, patch))
 }
 
 // kubeconfig writes a configuration to a file for a process.
-func (st *stack) kubeconfig(name string, config *rest.Config) (string, error) {
+func (l *Lab) kubeconfig(name string, config *rest.Config) (string, error) {
 	content, err := testenv.Kubeconfig(config)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(st.dir, name+".kubeconfig")
+	path := filepath.Join(l.dir, name+".kubeconfig")
 	return path, os.WriteFile(path, content, 0o600)
 }
 
 // spawn starts one of this project's binaries.
-func (st *stack) spawn(name, binary string, args ...string) error {
-	p, err := startProcess(name, filepath.Join(st.root, binary), st.verbose, args...)
+func (l *Lab) spawn(name, binary string, args ...string) (*Process, error) {
+	p, err := startProcess(name, filepath.Join(l.options.Binaries, binary), l.options.Environ, l.options.Verbose, args...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	st.processes = append(st.processes, p)
-	return nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.processes = append(l.processes, p)
+	return p, nil
 }
 
-// stop ends everything in the reverse order of its start, and removes the files.
-func (st *stack) stop() error {
-	var errs []error
-	for i := len(st.processes) - 1; i >= 0; i-- {
-		errs = append(errs, st.processes[i].stop())
+// Wait waits for a span of time, as a person does who lets things run.
+func Wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
-	for _, r := range st.replicas {
-		errs = append(errs, r.stop())
+}
+
+// Get reads a small page.
+func Get(ctx context.Context, url string) (status int, body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
 	}
-	if st.env != nil {
-		errs = append(errs, st.env.Stop())
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", err
 	}
-	if st.dir != "" {
-		errs = append(errs, os.RemoveAll(st.dir))
-	}
-	return errors.Join(errs...)
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return resp.StatusCode, string(content), err
 }
 
 // freeAddress returns an address of the loopback interface that nobody listens on at this moment.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("a free port: %w", err)
 	}
 	return l.Addr().String(), l.Close()
 }

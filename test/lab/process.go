@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"bytes"
@@ -8,32 +8,35 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// process is a child of the demo. It is stopped by its pid, gently first.
-type process struct {
-	name string
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error
-	log  *tail
+// Process is a child of this process. It is stopped by its pid.
+type Process struct {
+	name   string
+	cmd    *exec.Cmd
+	done   chan struct{}
+	err    error // how it ended; to be read after done is closed
+	ending atomic.Bool
+	log    *tail
 }
 
 // stopDeadline is how long a child may take to end by itself.
 const stopDeadline = 15 * time.Second
 
-func startProcess(name, binary string, verbose bool, args ...string) (*process, error) {
+func startProcess(name, binary string, environ []string, verbose bool, args ...string) (*Process, error) {
 	if _, err := os.Stat(binary); err != nil {
 		return nil, fmt.Errorf("%w: run make build", err)
 	}
-	p := &process{name: name, cmd: exec.Command(binary, args...), done: make(chan struct{}), log: &tail{}}
+	p := &Process{name: name, cmd: exec.Command(binary, args...), done: make(chan struct{}), log: &tail{}}
 	var out io.Writer = p.log
 	if verbose {
 		out = io.MultiWriter(p.log, os.Stderr)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = append(os.Environ(), environ...)
 	p.cmd.SysProcAttr = childAttributes()
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -45,22 +48,64 @@ func startProcess(name, binary string, verbose bool, args ...string) (*process, 
 	return p, nil
 }
 
-// exited tells how a child ended, if it did.
-func (p *process) exited() error {
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Ending tells whether the process was told to end, by Kill, Stop or Expect.
+func (p *Process) Ending() bool { return p.ending.Load() }
+
+// Expect says that the process will end by itself, and that this is no fault.
+func (p *Process) Expect() { p.ending.Store(true) }
+
+// Log returns the end of what the process has logged.
+func (p *Process) Log() string { return p.log.String() }
+
+// Signal sends a signal, such as SIGSTOP; see Kill and Stop for those that end it.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Exited returns an error that says how the process ended, if it did without being told to.
+func (p *Process) Exited() error {
 	select {
 	case <-p.done:
+		if p.Ending() {
+			return nil
+		}
 		return fmt.Errorf("%s ended: %w\n%s", p.name, errors.Join(errors.New("unexpectedly"), p.err), p.log)
 	default:
 		return nil
 	}
 }
 
-// stop ends the child: SIGTERM, and SIGKILL if it does not heed it. A child that ended before it was told to is an error.
-func (p *process) stop() error {
-	if err := p.exited(); err != nil {
+// ExitCode returns the exit code of a process that has ended by itself, else -1.
+func (p *Process) ExitCode() int {
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	default:
+		return -1
+	}
+}
+
+// Kill ends the process with SIGKILL and waits until it is gone.
+func (p *Process) Kill() error {
+	if err := p.Exited(); err != nil {
 		return err
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	p.ending.Store(true)
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
+// Stop ends the process with SIGTERM, and with SIGKILL if it does not heed that, which is an error. A process that ended before it was told to is an error too.
+func (p *Process) Stop() error {
+	if err := p.Exited(); err != nil {
+		return err
+	}
+	p.ending.Store(true)
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	select {
@@ -79,7 +124,7 @@ type tail struct {
 	buf []byte
 }
 
-const tailSize = 4096
+const tailSize = 16384
 
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()

@@ -1,71 +1,144 @@
-package main
+package lab
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/requeststate/operator/internal/testenv"
 )
 
-// replica is one pod of the fleet: an MCP server and, in a process of its own, its sidecar.
-type replica struct {
-	name   string
-	server *mcpServer
-	proxy  string // address of the sidecar's proxy
-	health string // address of the sidecar's health and metrics
-	cable  *cable // to the API server; nil for a sidecar on a file
+// Replica is one pod of the fleet: an MCP server and, in a process of its own, its sidecar.
+type Replica struct {
+	// Name is the pod's.
+	Name string
+	// Server is the MCP server behind the sidecar.
+	Server *Server
+	// Cable leads to the API server; nil for a sidecar on a file.
+	Cable *Cable
+
+	pod     *corev1.Pod // nil for a sidecar on a file
+	source  []string    // the flags that say where the ring comes from
+	sidecar atomic.Pointer[Sidecar]
 }
 
-// startReplica makes a Pod object, runs an MCP server and a sidecar that acts as that pod with a token bound to it, and waits until it is ready.
-func (st *stack) startReplica(ctx context.Context, i int) error {
-	name := fmt.Sprintf("mcp-%d", i)
-	pod, err := st.env.CreatePod(ctx, st.namespace, name, keyName)
+// Sidecar is one process of a replica's sidecar. The next one has other addresses.
+type Sidecar struct {
+	// Proxy is the address of the proxy.
+	Proxy string
+	// Health is the address of health and metrics.
+	Health string
+	// Process is the process itself.
+	Process *Process
+}
+
+// Sidecar returns the sidecar's present process, or the last one.
+func (r *Replica) Sidecar() *Sidecar { return r.sidecar.Load() }
+
+// StartReplica makes a Pod object, runs an MCP server and a sidecar that acts as that pod with a token bound to it, waits until it is ready, and lets the clients
+// see it.
+func (l *Lab) StartReplica(ctx context.Context, name string) (*Replica, error) {
+	pod, err := l.createPod(ctx, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	config, err := st.env.BoundConfig(ctx, pod)
-	if err != nil {
+	var config *rest.Config
+	if err := l.persist(ctx, func() (err error) {
+		config, err = l.Env.BoundConfig(ctx, pod)
 		return err
+	}); err != nil {
+		return nil, err
 	}
 	api, err := url.Parse(config.Host)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	wire, err := newCable(api.Host)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	api.Host = wire.addr()
 	config.Host = api.String()
-	kubeconfig, err := st.kubeconfig(name, config)
+	// By its UID: the next pod may have the same name.
+	kubeconfig, err := l.kubeconfig(string(pod.UID), config)
 	if err != nil {
-		return errors.Join(err, wire.close())
+		return nil, errors.Join(err, wire.close())
 	}
-	r, err := st.runReplica(name, i%2 == 0, "--key", st.namespace+"/"+keyName, "--kubeconfig", kubeconfig,
-		"--pod-name", pod.Name, "--pod-uid", string(pod.UID), "--pod-namespace", pod.Namespace)
-	if err != nil {
-		return errors.Join(err, wire.close())
+	r := &Replica{Name: name, Cable: wire, pod: pod, source: []string{
+		"--key", l.Namespace + "/" + KeyName, "--kubeconfig", kubeconfig, "--pod-name", pod.Name, "--pod-uid", string(pod.UID), "--pod-namespace", pod.Namespace,
+	}}
+	if err := l.runServer(r); err != nil {
+		return nil, errors.Join(err, wire.close())
 	}
-	r.cable = wire
-	st.replicas = append(st.replicas, r)
-	if err := st.env.WriteSidecarState(ctx, pod, testenv.Running); err != nil {
-		return err
-	}
-	return st.awaitReady(ctx, r)
+	return r, l.StartSidecar(ctx, r)
 }
 
-// startForeignReplica runs a sidecar on a file with the present ring under another audience: the same keys, another service.
-func (st *stack) startForeignReplica(ctx context.Context, audience string) (*replica, error) {
-	key, err := st.key(ctx)
+// runServer starts the replica's MCP server. Of two servers, one answers in JSON and one in event streams.
+func (l *Lab) runServer(r *Replica) (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name := r.Name
+	if r.pod != nil {
+		name += "/" + string(r.pod.UID)
+	}
+	if r.Server, err = StartServer(name, "127.0.0.1:0", len(l.replicas)%2 == 0); err != nil {
+		return err
+	}
+	l.replicas = append(l.replicas, r)
+	return nil
+}
+
+// StartSidecar starts the replica's sidecar, anew if it has run before, as a kubelet restarts a container: the pod stays the same. It waits until the sidecar is
+// ready, and lets the clients see the replica.
+func (l *Lab) StartSidecar(ctx context.Context, r *Replica) error {
+	if err := l.spawnSidecar(r); err != nil {
+		return err
+	}
+	if err := l.persist(ctx, func() error { return l.Env.WriteSidecarState(ctx, r.pod, testenv.Running) }); err != nil {
+		return err
+	}
+	if err := l.awaitReady(ctx, r); err != nil {
+		return err
+	}
+	l.Admit(r)
+	return nil
+}
+
+func (l *Lab) spawnSidecar(r *Replica) error {
+	proxy, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	health, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	args := append([]string{}, r.source...)
+	if l.identity != "" {
+		args = append(args, "--age-identity-file", l.identity)
+	}
+	args = append(args, "--upstream", "http://"+r.Server.Addr, "--proxy-listen", proxy, "--health-listen", health)
+	p, err := l.spawn("sidecar of "+r.Name, "sidecar", args...)
+	if err != nil {
+		return err
+	}
+	r.sidecar.Store(&Sidecar{Proxy: proxy, Health: health, Process: p})
+	return nil
+}
+
+// StartForeignReplica runs a sidecar on a file with the present ring under another audience: the same keys, another service. No client sees it.
+func (l *Lab) StartForeignReplica(ctx context.Context, audience string) (*Replica, error) {
+	key, err := l.Key(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -76,77 +149,50 @@ func (st *stack) startForeignReplica(ctx context.Context, audience string) (*rep
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(st.dir, "foreign.yaml")
+	path := filepath.Join(l.dir, "foreign.yaml")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return nil, err
 	}
-	r, err := st.runReplica("foreign", true, "--key-file", path)
-	if err != nil {
+	r := &Replica{Name: "foreign", source: []string{"--key-file", path}}
+	if err := l.runServer(r); err != nil {
 		return nil, err
 	}
-	return r, st.awaitReady(ctx, r)
-}
-
-func (st *stack) runReplica(name string, jsonAnswers bool, source ...string) (*replica, error) {
-	server, err := startMCPServer(name, "127.0.0.1:0", jsonAnswers)
-	if err != nil {
+	if err := l.spawnSidecar(r); err != nil {
 		return nil, err
 	}
-	r := &replica{name: name, server: server}
-	if r.proxy, err = freeAddress(); err != nil {
-		return nil, err
-	}
-	if r.health, err = freeAddress(); err != nil {
-		return nil, err
-	}
-	args := append(source, "--age-identity-file", st.identity, "--upstream", "http://"+server.addr, "--proxy-listen", r.proxy, "--health-listen", r.health)
-	return r, st.spawn("sidecar of "+name, "bin/sidecar", args...)
+	return r, l.awaitReady(ctx, r)
 }
 
 // stop ends what of the replica is not a process of its own.
-func (r *replica) stop() error {
-	if r.cable == nil {
-		return r.server.stop()
+func (r *Replica) stop() error {
+	err := r.Server.Stop()
+	if r.Cable != nil {
+		err = errors.Join(err, r.Cable.close())
 	}
-	return errors.Join(r.server.stop(), r.cable.close())
+	return err
 }
 
 // readyDeadline bounds the wait for a sidecar; it takes about a second.
 const readyDeadline = 60 * time.Second
 
 // awaitReady asks the sidecar until it is ready, as a kubelet does.
-func (st *stack) awaitReady(ctx context.Context, r *replica) error {
+func (l *Lab) awaitReady(ctx context.Context, r *Replica) error {
 	ctx, cancel := context.WithTimeout(ctx, readyDeadline)
 	defer cancel()
-	p := st.processes[len(st.processes)-1]
+	s := r.Sidecar()
 	answer := "no answer"
 	for {
-		if err := p.exited(); err != nil {
+		if err := s.Process.Exited(); err != nil {
 			return err
 		}
-		if status, body, err := get(ctx, "http://"+r.health+"/readyz"); err == nil {
+		if status, body, err := Get(ctx, "http://"+s.Health+"/readyz"); err == nil {
 			if status == http.StatusOK {
 				return nil
 			}
 			answer = body
 		}
-		if err := wait(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("the sidecar of %s did not become ready: %s: %w\n%s", r.name, answer, err, p.log)
+		if err := Wait(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("the sidecar of %s did not become ready: %s: %w\n%s", r.Name, answer, err, s.Process.Log())
 		}
 	}
-}
-
-// get reads a small page.
-func get(ctx context.Context, url string) (int, string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	return resp.StatusCode, string(body), err
 }

@@ -1,28 +1,27 @@
-package main
+package lab
 
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The tools of the demo's server. Each asks the user first, and so takes two rounds.
-var tools = []string{"deploy", "destroy"}
+// Tools are the tools of the server. Each asks the user first, and so takes two rounds.
+var Tools = []string{"deploy", "destroy"}
 
-// mcpServer is an MCP server of the official Go SDK as its documentation builds one: stateless, Streamable HTTP, and its state in plain text. Nothing in it
+// Server is an MCP server of the official Go SDK as its documentation builds one: stateless, Streamable HTTP, and its state in plain text. Nothing in it
 // knows of this project.
-type mcpServer struct {
-	name   string
-	addr   string
-	http   *http.Server
-	second atomic.Int64 // second rounds that reached a handler
+type Server struct {
+	// Addr is the address that it listens on.
+	Addr string
+
+	name string
+	http *http.Server
 }
 
 // plainState is what the server hands to the client to have back. Without a sidecar, the client could write any other.
@@ -32,10 +31,11 @@ type plainState struct {
 	Args    json.RawMessage `json:"args"`
 }
 
-func startMCPServer(name, listen string, jsonAnswers bool) (*mcpServer, error) {
-	s := &mcpServer{name: name}
+// StartServer starts a server. name is who it says it is in its results; it answers in JSON or in event streams.
+func StartServer(name, listen string, jsonAnswers bool) (*Server, error) {
+	s := &Server{name: name}
 	server := mcp.NewServer(&mcp.Implementation{Name: "deployer", Version: "1"}, nil)
-	for _, tool := range tools {
+	for _, tool := range Tools {
 		server.AddTool(&mcp.Tool{Name: tool, InputSchema: json.RawMessage(`{"type":"object"}`)}, s.handle)
 	}
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: jsonAnswers})
@@ -43,14 +43,14 @@ func startMCPServer(name, listen string, jsonAnswers bool) (*mcpServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.addr = listener.Addr().String()
+	s.Addr = listener.Addr().String()
 	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = s.http.Serve(listener) }()
 	return s, nil
 }
 
 // handle asks in the first round and acts in the second.
-func (s *mcpServer) handle(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (s *Server) handle(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	if req.Params.RequestState == "" {
 		state, err := json.Marshal(plainState{AskedBy: s.name, Tool: req.Params.Name, Args: req.Params.Arguments})
 		if err != nil {
@@ -64,7 +64,6 @@ func (s *mcpServer) handle(_ context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 			}},
 		}, nil
 	}
-	s.second.Add(1)
 	var state plainState
 	if err := json.Unmarshal([]byte(req.Params.RequestState), &state); err != nil {
 		return nil, fmt.Errorf("the state that came back is not the one that was sent: %w", err)
@@ -76,20 +75,5 @@ func (s *mcpServer) handle(_ context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(done)}}}, nil
 }
 
-func (s *mcpServer) stop() error { return s.http.Close() }
-
-// serveAlone runs one server without a sidecar until it is told to stop, for the README's quick start.
-func serveAlone(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("demo server", flag.ContinueOnError)
-	listen := flags.String("listen", "127.0.0.1:3000", "address to listen on")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	s, err := startMCPServer(*listen, *listen, true)
-	if err != nil {
-		return err
-	}
-	say("an MCP server with the tools %v listens on http://%s/mcp", tools, s.addr)
-	<-ctx.Done()
-	return s.stop()
-}
+// Stop ends the server and what it is doing.
+func (s *Server) Stop() error { return s.http.Close() }
