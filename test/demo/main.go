@@ -25,19 +25,28 @@ const (
 	longestThought  = lab.TTL - 2*time.Second
 )
 
+// commands are what can be run instead of the demo.
+var commands = map[string]func(ctx context.Context, args []string) error{"server": serveAlone, "soak": runSoak}
+
+// errNotGood is for a run whose figures, which it has printed, are not what they must be.
+var errNotGood = errors.New("not good")
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(os.Args) > 1 && os.Args[1] == "server" {
-		if err := serveAlone(ctx, os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "demo server:", err)
-			os.Exit(1)
+	if len(os.Args) > 1 {
+		if command, ok := commands[os.Args[1]]; ok {
+			if err := command(ctx, os.Args[2:]); err != nil {
+				fmt.Fprintf(os.Stderr, "demo %s: %v\n", os.Args[1], err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	verbose := flag.Bool("v", false, "also print the logs of the manager and the sidecars")
 	flag.Usage = func() {
-		fmt.Fprintf(os.Stderr, "Usage:\n  demo [-v]                        the whole demo\n  demo server [-listen ADDRESS]    only one of its MCP servers, without a sidecar\n")
+		fmt.Fprintf(os.Stderr, "Usage:\n  demo [-v]                        the whole demo\n  demo server [-listen ADDRESS]    only one of its MCP servers, without a sidecar\n"+
+			"  demo soak [-duration 10m]        rotations back to back while processes are killed; -h lists its flags\n")
 	}
 	flag.Parse()
 	if flag.NArg() > 0 {

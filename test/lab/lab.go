@@ -24,7 +24,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/requeststate/operator/internal/testenv"
 )
@@ -70,6 +72,7 @@ type Lab struct {
 
 // Start starts the control plane with CRDs and policies, unless there is one, and makes the namespace and the role of its pods.
 func Start(ctx context.Context, o Options) (l *Lab, err error) {
+	log.SetLogger(logr.Discard()) // of this process's own clients; else, after 30 s, they complain that there is none
 	l = &Lab{options: o, Env: o.Env}
 	defer func() {
 		if err != nil {
