@@ -30,6 +30,10 @@ help: ## Show this help.
 demo: bin/demo $(BINARIES) control-plane ## Run three MCP servers through a rotation on a local control plane. DEMO_FLAGS is passed on. The first run builds for up to 20 minutes.
 	bin/demo $(DEMO_FLAGS)
 
+.PHONY: soak
+soak: bin/demo $(BINARIES) control-plane ## Rotate back to back for 10 minutes while processes and the API server are killed. SOAK_FLAGS is passed on: -duration, -seed, -v.
+	bin/demo soak $(SOAK_FLAGS)
+
 ##@ Development
 
 .PHONY: manifests

@@ -133,7 +133,7 @@ func run(ctx context.Context, o options) error {
 		}
 		allow = append(allow, rule)
 	}
-	grace := 10 * time.Second
+	grace := shutdownGrace
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         controllers.CacheOptions(),
@@ -170,5 +170,40 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	ctrl.Log.Info("starting", "version", version)
-	return mgr.Start(ctx)
+	return start(ctx, mgr)
+}
+
+const (
+	shutdownGrace = 10 * time.Second // for what is under way when the end is asked for
+	shutdownLimit = 2 * time.Second  // beyond that
+)
+
+// start runs the manager until ctx ends, and no longer than its grace after that. controller-runtime 0.25 does not return, and keeps a processor busy, if it is told to
+// end before its caches have been filled, as when the API server is out of reach. Nothing is under way then.
+func start(ctx context.Context, mgr ctrl.Manager) error {
+	filled := make(chan struct{})
+	go func() {
+		if mgr.GetCache().WaitForCacheSync(ctx) {
+			close(filled)
+		}
+	}()
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	limit := shutdownLimit
+	select {
+	case <-filled:
+		limit += shutdownGrace
+	default:
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(limit):
+		return fmt.Errorf("not ended within %s of being told to: is the API server out of reach?", limit)
+	}
 }

@@ -78,11 +78,11 @@ func (c *fleetClient) reconnect(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = c.session.Close()
 		_ = Wait(ctx, 100*time.Millisecond)
-		if err := c.connect(ctx); err == nil || ctx.Err() != nil {
+		err := c.connect(ctx)
+		if err == nil || ctx.Err() != nil {
 			return
-		} else {
-			c.fleet.fault(fmt.Errorf("connecting again: %w", err))
 		}
+		c.fleet.fault(fmt.Errorf("connecting again: %w", err))
 	}
 }
 

@@ -40,8 +40,6 @@ type Options struct {
 	Binaries string
 	// Env is a control plane that others use too, and stop; nil: one of the Lab's own.
 	Env *testenv.Env
-	// Environ is added to the environment of every process.
-	Environ []string
 	// Verbose copies the logs of all processes to standard error.
 	Verbose bool
 	// Say tells the reader what happens; nil: silence.
@@ -138,7 +136,7 @@ func (l *Lab) kubeconfig(name string, config *rest.Config) (string, error) {
 
 // spawn starts one of this project's binaries.
 func (l *Lab) spawn(name, binary string, args ...string) (*Process, error) {
-	p, err := startProcess(name, filepath.Join(l.options.Binaries, binary), l.options.Environ, l.options.Verbose, args...)
+	p, err := startProcess(name, filepath.Join(l.options.Binaries, binary), l.options.Verbose, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ type ManagerOptions struct {
 	Name string
 	// Server is the URL of what it takes for the API server; "": the API server itself.
 	Server string
+	// ServerCA is the certificate of Server, in PEM.
+	ServerCA []byte
 	// Args are further flags.
 	Args []string
 }
@@ -34,7 +36,7 @@ func (l *Lab) StartManager(ctx context.Context, o ManagerOptions) (*Process, err
 	}
 	if o.Server != "" {
 		config = rest.CopyConfig(config)
-		config.Host, config.TLSClientConfig = o.Server, rest.TLSClientConfig{}
+		config.Host, config.TLSClientConfig = o.Server, rest.TLSClientConfig{CAData: o.ServerCA}
 	}
 	kubeconfig, err := l.kubeconfig(o.Name, config)
 	if err != nil {

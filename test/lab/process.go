@@ -26,7 +26,7 @@ type Process struct {
 // stopDeadline is how long a child may take to end by itself.
 const stopDeadline = 15 * time.Second
 
-func startProcess(name, binary string, environ []string, verbose bool, args ...string) (*Process, error) {
+func startProcess(name, binary string, verbose bool, args ...string) (*Process, error) {
 	if _, err := os.Stat(binary); err != nil {
 		return nil, fmt.Errorf("%w: run make build", err)
 	}
@@ -36,7 +36,6 @@ func startProcess(name, binary string, environ []string, verbose bool, args ...s
 		out = io.MultiWriter(p.log, os.Stderr)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.Env = append(os.Environ(), environ...)
 	p.cmd.SysProcAttr = childAttributes()
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
