@@ -69,7 +69,7 @@ func newRing(ctx context.Context, key *v1alpha1.RequestStateKey, id *identity, n
 		}
 		dataKey.Zero()
 	}
-	status, err := rotation.Apply(rotation.Observation{Now: now.UTC(), Key: key}, rotation.Decision{Step: rotation.StepBootstrap}, &rotation.FreshKey{
+	status, err := rotation.Apply(rotation.Observation{Now: now.UTC(), Key: key}, rotation.Decision{Step: rotation.StepBootstrap, Fresh: true}, &rotation.FreshKey{
 		ID:         keyID,
 		Epoch:      envelope.NewKeyID().String(), // an epoch has the form of a key id
 		WrappedKey: wrapped.Blob,

@@ -53,13 +53,22 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
+	ended := context.AfterFunc(ctx, func() {
+		fmt.Fprintln(os.Stderr, "\ndemo: interrupted, stopping what was started; this takes some seconds")
+	})
 	result, err := run(ctx, *verbose)
+	if !ended() && err == nil {
+		err = context.Canceled // it came when all was done; what it was told to, it did not do
+	}
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted; everything that was started has been stopped")
 		}
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
+	}
+	if result.good() {
+		say("no client noticed the rotation, and every attack was refused for its own cause")
 	}
 	fmt.Println(result)
 	if !result.good() {
@@ -116,7 +125,7 @@ func run(ctx context.Context, verbose bool) (result outcome, err error) {
 	if err := rotateUnderLoad(ctx, l, tl, at); err != nil {
 		return result, err
 	}
-	say("the rotation is complete; now what must be refused, each for its own cause")
+	say("the rotation is complete, and the sidecars drop the old key; now what must be refused, each for its own cause")
 	report, err := at.run(ctx)
 	if err != nil {
 		return result, err
@@ -190,8 +199,8 @@ func rotateWithOneCutOff(ctx context.Context, l *lab.Lab, tl *timeline) error {
 	if _, err := l.RequestRotation(ctx); err != nil {
 		return err
 	}
-	say("rotation requested: kubectl annotate rsk %s %s=...", lab.KeyName, v1alpha1.AnnotationRotateAt)
-	say("the sidecar of %s is cut off from the API server: it serves on, and the phase waits for it", late.Name)
+	say("rotation requested: kubectl annotate rsk %s -n %s %s=...", lab.KeyName, l.Namespace, v1alpha1.AnnotationRotateAt)
+	say("the sidecar of %s is cut off from the API server: it serves on, and VerifyNew waits for its acknowledgement", late.Name)
 	if err := tl.await(ctx, v1alpha1.PhaseVerifyNew); err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (tl *timeline) apply(event watch.Event) {
 func (tl *timeline) header() {
 	tl.mu.Lock()
 	defer tl.mu.Unlock()
-	fmt.Printf("\n  %7s  %-10s %4s  %-16s  %-35s %9s %8s\n", "time", "phase", "gen", "minting", "verifying", "consumers", "rounds")
+	fmt.Printf("\n  %7s  %-10s %4s  %-16s  %-35s %9s %8s\n", "time", "phase", "gen", "minting", "opening", "consumers", "rounds")
 	tl.started = true
 	tl.print()
 }

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -63,6 +64,9 @@ func (s *Server) handle(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 				RequestedSchema: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}`),
 			}},
 		}, nil
+	}
+	if answer, ok := req.Params.InputResponses["confirm"].(*mcp.ElicitResult); !ok || answer.Action != "accept" {
+		return nil, errors.New("not confirmed")
 	}
 	var state plainState
 	if err := json.Unmarshal([]byte(req.Params.RequestState), &state); err != nil {

@@ -38,7 +38,7 @@ func TestTwoReplicasByHand(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"round 1 on A gave the client: rsk1.",
+		"round 1 on A asks: {", `"requestState":"rsk1.`, "Really deploy?",
 		`\"doneBy\":\"127.0.0.1:43000\"`,
 		`{"code":-32602,"message":"Invalid or expired requestState","data":{"reason":"invalid_request_state"}}`,
 	} {
