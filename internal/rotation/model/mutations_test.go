@@ -246,6 +246,9 @@ var harmless = []mutation{
 }
 
 func TestTheCheckerCanFail(t *testing.T) {
+	if raced {
+		t.Skip("searches that take too long with the race detector")
+	}
 	caught := 0
 	for _, x := range mutations {
 		t.Run(x.name, func(t *testing.T) {
@@ -262,6 +265,9 @@ func TestTheCheckerCanFail(t *testing.T) {
 
 // TestWhatAMutationBreaksIsNotBrokenWithoutIt searches the worlds of the mutations under the rules as they are.
 func TestWhatAMutationBreaksIsNotBrokenWithoutIt(t *testing.T) {
+	if raced {
+		t.Skip("searches that take too long with the race detector")
+	}
 	done := map[string]bool{}
 	for _, x := range mutations {
 		// fmt prints maps in the order of their keys.
