@@ -21,6 +21,10 @@ const (
 	killManager   = "manager killed and started again"
 	secondManager = "second manager for a while"
 	killAPIServer = "API server killed and started again"
+
+	// These two are not drawn.
+	cutAtStart   = "sidecar cut off when a rotation began"
+	managerEnded = "manager ended for want of an API server"
 )
 
 var weights = []struct {
@@ -31,11 +35,11 @@ var weights = []struct {
 }
 
 func disturbanceNames() []string {
-	names := make([]string, len(weights))
-	for i, w := range weights {
-		names[i] = w.name
+	var names []string
+	for _, w := range weights {
+		names = append(names, w.name)
 	}
-	return names
+	return append(names, cutAtStart, managerEnded)
 }
 
 // Spans of time, each the most of what is drawn.
@@ -59,7 +63,7 @@ type chaos struct {
 	mu       sync.Mutex
 	idle     []*lab.Replica // replicas that nothing is done to
 	pods     int            // pods made so far
-	manager  *lab.Process   // nil while it is replaced
+	manager  *kubelet       // nil while it is replaced
 	managers int
 	apiAt    time.Time // when the API server may be killed; zero while it is
 	done     map[string]int
@@ -71,7 +75,7 @@ type chaos struct {
 func newChaos(ctx context.Context, l *lab.Lab, o Options) (*chaos, error) {
 	c := &chaos{lab: l, options: o, rand: rand.New(rand.NewPCG(o.Seed, 0)), done: map[string]int{}, apiAt: time.Now().Add(apiServerEvery / 3)} //nolint:gosec // to be repeated, not to be unpredictable
 	var err error
-	if c.manager, err = l.StartManager(ctx, lab.ManagerOptions{}); err != nil {
+	if c.manager, err = c.runManager(ctx); err != nil {
 		return nil, err
 	}
 	if err := l.ApplyKey(ctx, nil); err != nil {
@@ -155,16 +159,35 @@ func (c *chaos) begin(ctx context.Context, name string) bool {
 	}
 }
 
-// start runs work in the background and counts it.
+// start runs work in the background and counts it. The caller holds the lock.
 func (c *chaos) start(name string, work func() error) {
 	c.done[name]++
 	c.running.Go(func() {
 		if err := work(); err != nil {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.errs = append(c.errs, fmt.Errorf("%s: %w", name, err))
+			c.fail(fmt.Errorf("%s: %w", name, err))
 		}
 	})
+}
+
+func (c *chaos) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err)
+}
+
+func (c *chaos) count(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done[name]++
+}
+
+// release lets the last manager end when it is told to.
+func (c *chaos) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.manager != nil {
+		c.manager.release()
+	}
 }
 
 func (c *chaos) killed() {

@@ -3,7 +3,6 @@ package soak
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/requeststate/operator/test/lab"
@@ -91,21 +90,19 @@ func (c *chaos) disturbManager(ctx context.Context, name string, down, pair time
 		return false
 	}
 	c.manager = nil
-	c.managers++
-	options := lab.ManagerOptions{Name: fmt.Sprintf("manager-%d", c.managers)}
 	c.start(name, func() error {
-		var next *lab.Process
+		var next *kubelet
 		var err error
 		if name == secondManager {
-			if next, err = c.lab.StartManager(ctx, options); err != nil {
+			if next, err = c.runManager(ctx); err != nil {
 				return err
 			}
-			err = errors.Join(lab.Wait(ctx, pair), old.Kill())
+			err = errors.Join(lab.Wait(ctx, pair), old.kill())
 		} else {
-			if err = errors.Join(old.Kill(), lab.Wait(ctx, down)); err != nil {
+			if err = errors.Join(old.kill(), lab.Wait(ctx, down)); err != nil {
 				return err
 			}
-			next, err = c.lab.StartManager(ctx, options)
+			next, err = c.runManager(ctx)
 		}
 		c.killed()
 		c.mu.Lock()
@@ -114,6 +111,27 @@ func (c *chaos) disturbManager(ctx context.Context, name string, down, pair time
 		return err
 	})
 	return true
+}
+
+// cutOne cuts a sidecar off from the API server until it is given back, if there is one that nothing is done to. The others learn of the rotation that begins
+// now; were the new key to mint before this one knows it, it would refuse its tokens, and could not ask the API server for it either.
+func (c *chaos) cutOne(ctx context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.idle) <= replicas-mostDisturbed {
+		return
+	}
+	r := c.idle[0]
+	c.idle = c.idle[1:]
+	r.Cable.Unplug()
+	c.start(cutAtStart, func() error {
+		err := lab.Wait(ctx, longestCut)
+		r.Cable.Plug()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.idle = append(c.idle, r)
+		return err
+	})
 }
 
 func (c *chaos) disturbAPIServer() bool {

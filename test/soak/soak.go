@@ -104,6 +104,7 @@ func Run(ctx context.Context, o Options) (out *Outcome, err error) {
 	if err != nil {
 		return out, err
 	}
+	defer c.release()
 	fleet := l.NewFleet(lab.FleetOptions{Quick: quickClients, Thinking: thinkingClients, LongestThought: longestThought, Stubborn: true, Say: o.Say})
 	if err := fleet.Start(ctx); err != nil {
 		return out, err
@@ -112,9 +113,17 @@ func Run(ctx context.Context, o Options) (out *Outcome, err error) {
 	o.Say("%d replicas are ready, %d clients work; for %s, with seed %d, rotations follow each other while processes are killed", replicas, quickClients+thinkingClients, o.Duration, o.Seed)
 
 	chaotic, calm := context.WithCancel(ctx)
+	rotating, giveUp := context.WithCancel(ctx)
+	defer giveUp()
 	disturbed := make(chan error, 1)
-	go func() { disturbed <- c.run(chaotic) }()
-	rotated := rotate(ctx, l, fleet, o, out)
+	go func() {
+		err := c.run(chaotic)
+		if err != nil {
+			giveUp()
+		}
+		disturbed <- err
+	}()
+	rotated := rotate(rotating, l, c, fleet, o, out)
 	calm()
 	err = errors.Join(<-disturbed, rotated)
 	if err == nil {
@@ -130,9 +139,10 @@ func Run(ctx context.Context, o Options) (out *Outcome, err error) {
 const rotationDeadline = 4 * time.Minute
 
 // rotate makes one rotation after another until the time is over.
-func rotate(ctx context.Context, l *lab.Lab, fleet *lab.Fleet, o Options, out *Outcome) error {
+func rotate(ctx context.Context, l *lab.Lab, c *chaos, fleet *lab.Fleet, o Options, out *Outcome) error {
 	for end := time.Now().Add(o.Duration); time.Now().Before(end); {
 		began := time.Now()
+		c.cutOne(ctx)
 		if err := rotateOnce(ctx, l); err != nil {
 			return err
 		}
