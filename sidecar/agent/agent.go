@@ -40,6 +40,8 @@ type Config struct {
 	RetryMin, RetryMax, RetryMaxHeld time.Duration
 	// ReadTimeout bounds one read of the key or one write of the report, UnwrapTimeout one request to the KMS.
 	ReadTimeout, UnwrapTimeout time.Duration
+	// Spread varies a wait, so that a fleet that started at once does not act at once; nil: give or take a fifth, at random.
+	Spread func(time.Duration) time.Duration
 	// Logger gets each change of the ring as one line, and each failure; nil discards them.
 	Logger *slog.Logger
 }
@@ -78,6 +80,9 @@ func New(c Config) *Agent {
 	setDefault(&c.RetryMaxHeld, DefaultRetryMaxHeld)
 	setDefault(&c.ReadTimeout, DefaultReadTimeout)
 	setDefault(&c.UnwrapTimeout, DefaultUnwrapTimeout)
+	if c.Spread == nil {
+		c.Spread = spread
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -101,7 +106,7 @@ func setDefault(field *time.Duration, value time.Duration) {
 
 // Run joins and follows the ring until ctx ends. What is held then stays held: the Holder goes on serving while connections drain.
 func (a *Agent) Run(ctx context.Context) {
-	a.lookAt = time.Now().Add(spread(a.LookEvery))
+	a.lookAt = time.Now().Add(a.Spread(a.LookEvery))
 	go a.Source.Watch(ctx, func(v rotation.View) {
 		select {
 		case a.events <- v:
@@ -165,7 +170,7 @@ func (a *Agent) tick(now time.Time) {
 		a.getHeld, a.reportHeld, a.mustGet = false, false, true
 	}
 	if !now.Before(a.lookAt) {
-		a.lookAt = now.Add(spread(a.LookEvery))
+		a.lookAt = now.Add(a.Spread(a.LookEvery))
 		a.lookDue = true
 		a.mustGet = a.mustGet || !a.getHeld
 	}
@@ -264,5 +269,5 @@ func (a *Agent) failed() {
 		wait = min(limit, a.RetryMin<<a.failures)
 	}
 	a.failures++
-	a.retryAt = time.Now().Add(spread(wait))
+	a.retryAt = time.Now().Add(a.Spread(wait))
 }
