@@ -14,6 +14,7 @@ type simKMS struct {
 	w       *world
 	down    bool
 	refuses map[string]bool // whom it does not let unwrap
+	wrapped func()          // called when it has wrapped a key, before the answer is on its way; may be nil
 }
 
 // as is the KMS as one client sees it.
@@ -51,6 +52,9 @@ func (k *simWrapper) GenerateWrapped(ctx context.Context, ec kms.EncryptionConte
 	err = k.ask(ctx, "generate", func() error {
 		k.w.journal.add("kms", "wraps", k.w.journal.key(ec.KeyID)+" for "+k.actor)
 		w.Blob, err = ec.Canonical()
+		if k.wrapped != nil {
+			k.wrapped()
+		}
 		return err
 	})
 	return w, err

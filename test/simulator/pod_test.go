@@ -25,6 +25,7 @@ type pod struct {
 	proc        *process // nil: its sidecar does not run
 	terminating bool
 	gone        bool
+	relabelled  bool
 }
 
 // A process is one run of a pod's sidecar: the real agent and the real holder.
@@ -131,6 +132,15 @@ func (p *pod) restart(why string) {
 		s.RestartCount++
 	})
 	p.w.kernel.after(p.w.kernel.between(time.Second, 5*time.Second, p.name+" restarts"), p.start)
+}
+
+// relabel takes the label off the pod. Its sidecar does not notice.
+func (p *pod) relabel() {
+	p.w.journal.add("you", "relabel", p.name+": it no longer carries "+v1alpha1.LabelKey)
+	object := p.w.store.get(pods, p.name).(*corev1.Pod)
+	delete(object.Labels, v1alpha1.LabelKey)
+	p.relabelled = true
+	p.w.store.put(object)
 }
 
 // delete deletes the pod: its sidecar goes on serving until it is told to end, and then the pod goes, and after it its report.

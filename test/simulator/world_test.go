@@ -44,7 +44,6 @@ type world struct {
 	cut      map[string]bool          // who is cut off from the API server
 	skew     map[string]time.Duration // by how much whose clock is ahead
 	failing  map[string]float64       // which requests fail, and how probably
-	crashed  map[string]bool
 
 	mu      sync.Mutex // for what agents use at moments of their own
 	slow    map[string][delayKinds]time.Duration
@@ -134,7 +133,7 @@ func (w *world) awaitPhase(phase v1alpha1.Phase, limit time.Duration) {
 	w.await("phase "+string(phase), limit, func() bool { return w.key().Status.Phase == phase })
 }
 
-// awaitCalm lets time pass until no rotation is under way, and every pod serves the ring and has acknowledged it.
+// awaitCalm lets time pass until no rotation is under way, every pod serves the ring and has acknowledged it, and status says so.
 func (w *world) awaitCalm(limit time.Duration) {
 	w.t.Helper()
 	w.await("calm", limit, func() bool {
@@ -142,12 +141,18 @@ func (w *world) awaitCalm(limit time.Duration) {
 		if key == nil || key.Status.Phase != v1alpha1.PhaseStable || key.Status.Consumers == nil {
 			return false
 		}
+		labelled := 0
 		for _, p := range live {
-			if !p.ready() {
+			if !p.ready() || !w.check.acknowledges(p) {
 				return false
 			}
+			if !p.relabelled {
+				labelled++
+			}
 		}
-		return key.Status.Consumers.Summary == fmt.Sprintf("%d/%d", len(live), len(live))
+		// A pod without the label is not in the caches, from which status is counted while nothing else is to be done.
+		counts := key.Status.Consumers
+		return counts.Current == counts.Registered && (int(counts.Registered) == labelled || int(counts.Registered) == len(live))
 	})
 }
 
@@ -203,13 +208,16 @@ func (w *world) edit(what string, change func(*v1alpha1.RequestStateKey)) {
 }
 
 // rotate asks for a rotation.
-func (w *world) rotate() {
+func (w *world) rotate() { w.annotate(v1alpha1.AnnotationRotateAt) }
+
+// annotate sets an annotation to the present time, as requests to the controller are made.
+func (w *world) annotate(annotation string) {
 	nonce := time.Now().UTC().Format(time.RFC3339)
-	w.edit("annotate "+v1alpha1.AnnotationRotateAt+"="+nonce, func(k *v1alpha1.RequestStateKey) {
+	w.edit("annotate "+annotation+"="+nonce, func(k *v1alpha1.RequestStateKey) {
 		if k.Annotations == nil {
 			k.Annotations = map[string]string{}
 		}
-		k.Annotations[v1alpha1.AnnotationRotateAt] = nonce
+		k.Annotations[annotation] = nonce
 	})
 }
 
@@ -278,6 +286,8 @@ func (w *world) statusWritten(c *call, before *v1alpha1.RequestStateKey) {
 func (w *world) refused(c *call, err error) {
 	switch {
 	case !apierrors.IsConflict(err):
+	case c.ctx.Err() != nil:
+		w.journal.add(c.actor, "conflict", "the late write of a process that has ended: it loses")
 	case c.status:
 		w.journal.add(c.actor, "conflict", "somebody wrote since it looked: the decision is dropped")
 	default:
@@ -303,9 +313,19 @@ func (w *world) reportWritten(c *call) {
 		what += fmt.Sprintf(" -- %s: %s", e.Reason, e.Message)
 	}
 	if c.ctx.Err() != nil {
-		what += " (it gave up before this arrived)"
+		what += " (the late write of a process that has ended)"
 	}
 	w.journal.add(c.actor, "reports", what)
+}
+
+// serves tells whether a pod serves with a generation of the ring.
+func (w *world) serves(p *pod, generation int64) bool {
+	ring := w.key().Status.Keyring
+	if p.proc == nil || ring.Generation != generation || !p.ready() {
+		return false
+	}
+	minting, ok := p.proc.holder.Held().Minting()
+	return ok && minting.String() == ring.MintingKeyID && len(p.proc.holder.Held().KeyIDs()) == len(ring.Keys)
 }
 
 // mint returns the id of the minting key, and retiring those of keys that mint no more.
