@@ -85,8 +85,8 @@ func (j *journal) epoch(id string) string {
 // wrote notes a write of status. Its line is complete once the controller has said why, at the same instant, or has said nothing.
 func (j *journal) wrote(actor string, key *v1alpha1.RequestStateKey) {
 	state, why := j.state(key), "counts and conditions"
-	for _, kind := range []string{v1alpha1.ConditionConsumersCurrent, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
-		if c := meta.FindStatusCondition(key.Status.Conditions, kind); c != nil {
+	for _, kind := range []string{v1alpha1.ConditionConsumersCurrent, v1alpha1.ConditionReconciling, v1alpha1.ConditionKMSAvailable, v1alpha1.ConditionStalled} {
+		if c := meta.FindStatusCondition(key.Status.Conditions, kind); c != nil && c.Reason != v1alpha1.ReasonKMSAvailable {
 			why = c.Reason + ": " + c.Message
 		}
 	}

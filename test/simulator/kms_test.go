@@ -26,58 +26,61 @@ type simWrapper struct {
 }
 
 // ask lets the KMS do something after the time that it takes to get there.
-func (k *simWrapper) ask(ctx context.Context, op string, act func() error) error {
-	if err := ctx.Err(); err != nil {
-		return err
+func ask[T any](ctx context.Context, k *simWrapper, op string, act func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
 	}
-	done := make(chan error, 1)
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	results := make(chan result, 1)
 	k.w.kernel.after(k.w.delay(k.actor, delayKMS, op), func() {
+		var r result
 		if k.down {
 			k.w.journal.add("kms", "unavailable", "for "+k.actor+" ("+op+")")
-			done <- kms.NewError(kms.Retry, "simulated "+op, "Unavailable", "wait until it is back", nil)
-			return
+			r.err = kms.NewError(kms.Retry, "simulated "+op, "Unavailable", "wait until it is back", nil)
+		} else {
+			r.value, r.err = act()
 		}
-		done <- act()
+		results <- r
 	})
 	select {
-	case err := <-done:
-		return err
+	case r := <-results:
+		return r.value, r.err
 	case <-ctx.Done():
-		return ctx.Err()
+		return none, ctx.Err()
 	}
 }
 
 // GenerateWrapped wraps a fresh data key.
-func (k *simWrapper) GenerateWrapped(ctx context.Context, ec kms.EncryptionContext) (w kms.Wrapped, err error) {
-	err = k.ask(ctx, "generate", func() error {
+func (k *simWrapper) GenerateWrapped(ctx context.Context, ec kms.EncryptionContext) (kms.Wrapped, error) {
+	return ask(ctx, k, "generate", func() (kms.Wrapped, error) {
 		k.w.journal.add("kms", "wraps", k.w.journal.key(ec.KeyID)+" for "+k.actor)
-		w.Blob, err = ec.Canonical()
 		if k.wrapped != nil {
 			k.wrapped()
 		}
-		return err
+		blob, err := ec.Canonical()
+		return kms.Wrapped{Blob: blob}, err
 	})
-	return w, err
 }
 
 // Unwrap unwraps a data key.
-func (k *simWrapper) Unwrap(ctx context.Context, w kms.Wrapped, ec kms.EncryptionContext) (data envelope.DataKey, err error) {
-	err = k.ask(ctx, "unwrap "+k.w.journal.key(ec.KeyID), func() error {
+func (k *simWrapper) Unwrap(ctx context.Context, w kms.Wrapped, ec kms.EncryptionContext) (envelope.DataKey, error) {
+	return ask(ctx, k, "unwrap "+k.w.journal.key(ec.KeyID), func() (envelope.DataKey, error) {
 		bound, err := ec.Canonical()
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(bound, w.Blob) {
-			return kms.NewError(kms.KeyOnly, "simulated unwrap", kms.CodeContextMismatch, "the key belongs elsewhere", nil)
-		}
-		if k.refuses[k.actor] {
-			return kms.NewError(kms.Alert, "simulated unwrap", "AccessDenied", "let this pod unwrap", nil)
+		switch {
+		case err != nil:
+			return envelope.DataKey{}, err
+		case !bytes.Equal(bound, w.Blob):
+			return envelope.DataKey{}, kms.NewError(kms.KeyOnly, "simulated unwrap", kms.CodeContextMismatch, "the key belongs elsewhere", nil)
+		case k.refuses[k.actor]:
+			return envelope.DataKey{}, kms.NewError(kms.Alert, "simulated unwrap", "AccessDenied", "let this pod unwrap", nil)
 		}
 		sum := sha256.Sum256(bound)
-		data, err = envelope.NewDataKey(sum[:])
-		return err
+		return envelope.NewDataKey(sum[:])
 	})
-	return data, err
 }
 
 // Status is of no use here.

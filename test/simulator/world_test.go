@@ -307,6 +307,9 @@ func (w *world) reportWritten(c *call) {
 		for _, k := range s.Keys {
 			held = append(held, w.journal.key(k.ID))
 		}
+		if len(held) == 0 {
+			held = []string{"nothing"}
+		}
 		what = fmt.Sprintf("%s/%d: %s mints; holds %s", w.journal.epoch(s.Epoch), s.Generation, w.journal.key(s.MintingKeyID), strings.Join(held, " "))
 	}
 	if e := report.Spec.Error; e != nil {
