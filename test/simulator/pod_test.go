@@ -65,7 +65,7 @@ func (w *world) addPod(name string) *pod {
 
 // status changes what the API server shows of the sidecar's container, late.
 func (p *pod) status(change func(*corev1.ContainerStatus)) {
-	p.w.kernel.after(p.w.kernel.between(50*time.Millisecond, time.Second, p.name+" status"), func() {
+	p.w.kernel.after(p.w.delay(p.name, delayStatus, "status"), func() {
 		object, ok := p.w.store.get(pods, p.name).(*corev1.Pod)
 		if !ok || string(object.UID) != p.uid {
 			return

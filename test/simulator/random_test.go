@@ -89,9 +89,18 @@ func (c *chaos) pod() *pod {
 func (c *chaos) morePods() { c.onePod() }
 
 func (c *chaos) onePod() *pod {
+	if c.kernel.chance(0.5, "rotate while it joins") && c.key() != nil {
+		c.rotate()
+	}
 	c.names++
 	name := fmt.Sprintf("pod-%02d", c.names)
 	c.skew[name] = c.kernel.between(-clockSkew/2, clockSkew/2, "skew")
+	// Who joins slowly, and whose status shows late that its sidecar runs, is what the second read of the join is for.
+	if c.kernel.chance(0.5, "slow join") {
+		c.slowDown(name, delayStatus, c.seconds(20, 90, "slow status"))
+		c.slowDown(name, delayKMS, c.seconds(1, 9, "slow KMS"))
+		c.slowDown(name, delayWatch, c.seconds(1, 60, "slow watch"))
+	}
 	return c.addPod(name)
 }
 

@@ -21,6 +21,8 @@ var scenarios = []scenario{
 	{"plain-rotation", 1, `Three pods, one rotation. The new key is verified everywhere before it mints anywhere, and the old one stays until its last token has expired: ackedAt + ttl + 2*clockSkew.`, plainRotation},
 	{"late-pod", 2, `pod-c starts before a rotation and gets its first key from the KMS only in the middle of it. Its sidecar has run and there is no report of it, so the ring waits for it.
 What it finally loads is no longer the ring. Its second read shows that, so it loads and reports again before it serves.`, latePod},
+	{"late-pod-unseen", 15, `As before, but the kubelet is slow to tell that pod-c's sidecar runs, and pod-c's watch is slow. Nobody waits for it: k2 mints before it reports. Serving with the ring that it reported, it would refuse
+tokens of the others. The second read, made after its report was written, shows the ring that went on without it.`, latePodUnseen},
 	{"three-to-thirty", 3, `27 more pods start while the ring waits in VerifyNew for pod-b, whose watch is slow. Each counts from its first report. (Of the new pods only pod-04 speaks here; the others are in the counts.)`, threeToThirty},
 	{"scale-to-zero", 4, `All pods go while the new key is being verified, and others come later. A pod that terminates still serves and still counts. With nobody left the rotation goes on, but the old key
 stays as long as a token under it lives: clients still hold some.`, scaleToZero},
@@ -56,6 +58,21 @@ func latePod(w *world) {
 	w.run(4 * time.Second)
 	w.rotate()
 	w.awaitPhase(v1alpha1.PhaseRetireOld, time.Minute)
+	w.awaitCalm(rotating)
+}
+
+func latePodUnseen(w *world) {
+	w.begin("pod-a", "pod-b")
+	w.slowDown("pod-c", delayStatus, time.Minute)
+	w.slowDown("pod-c", delayKMS, 9*time.Second)
+	w.slowDown("pod-c", delayWatch, 30*time.Second)
+	w.addPod("pod-c")
+	w.run(3 * time.Second)
+	w.rotate()
+	w.awaitPhase(v1alpha1.PhaseRetireOld, time.Minute)
+	if w.pods[2].ready() {
+		w.t.Fatal("pod-c is to be late")
+	}
 	w.awaitCalm(rotating)
 }
 

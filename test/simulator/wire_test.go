@@ -238,14 +238,16 @@ const (
 	delayAPI delayKind = iota
 	delayWatch
 	delayKMS
+	delayStatus // of a pod, as its kubelet writes it
 	delayKinds
 )
 
 // usual is how long each way usually takes, at least and at most.
 var usual = [delayKinds][2]time.Duration{
-	delayAPI:   {2 * time.Millisecond, 30 * time.Millisecond},
-	delayWatch: {5 * time.Millisecond, 150 * time.Millisecond},
-	delayKMS:   {20 * time.Millisecond, 150 * time.Millisecond},
+	delayAPI:    {2 * time.Millisecond, 30 * time.Millisecond},
+	delayWatch:  {5 * time.Millisecond, 150 * time.Millisecond},
+	delayKMS:    {20 * time.Millisecond, 150 * time.Millisecond},
+	delayStatus: {50 * time.Millisecond, time.Second},
 }
 
 // delay draws how long something takes for somebody.
