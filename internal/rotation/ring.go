@@ -56,7 +56,8 @@ func PhaseOf(ring *v1alpha1.Keyring) v1alpha1.Phase {
 }
 
 // RetireAt returns when the last token under a key has expired on every clock: ackedAt + maxTTL + 2*maxClockSkew. One skew is for the clock of the pod
-// that minted the token, which may run ahead of ours, and one for the tolerance with which it is accepted. ok is false while the key is not acknowledged.
+// that minted the token, which may run ahead of ours, and one for the tolerance with which it is accepted. If another manager retires the key than wrote ackedAt, their
+// clocks may differ too; a token is then good for its whole ttl all the same, but not for all of the tolerance after it. ok is false while the key is not acknowledged.
 func RetireAt(k *v1alpha1.KeyringKey) (at time.Time, ok bool) {
 	if k.AckedAt.IsZero() {
 		return time.Time{}, false
