@@ -21,6 +21,7 @@ import (
 
 // gate stands between one manager and the API server and sees every write of the key's status: before it is made, and when it has been and its answer is not yet told.
 type gate struct {
+	world  *world
 	server *httptest.Server
 	proxy  *httputil.ReverseProxy
 
@@ -44,7 +45,7 @@ func (w *world) newGate() *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{answers: map[int]int{}}
+	g := &gate{world: w, answers: map[int]int{}}
 	g.proxy = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
@@ -101,6 +102,9 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.answers[answer.Code]++
 	stored := g.stored
 	g.mu.Unlock()
+	if answer.Code == http.StatusOK {
+		g.world.ledger.stored(g.world.t, key.Status.Keyring)
+	}
 	if stored != nil && answer.Code == http.StatusOK {
 		stored(key)
 	}

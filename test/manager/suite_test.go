@@ -72,6 +72,8 @@ type world struct {
 	kms   *localKMS
 	fleet *lab.Fleet
 	gates []*gate
+
+	ledger ledger
 }
 
 // newWorld makes a lab with a key and without anything that runs.
