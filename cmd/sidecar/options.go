@@ -122,24 +122,31 @@ func (o *options) checkSource() error {
 	return nil
 }
 
+// checkUpstream sees to it that the proxy has somebody to stand in front of.
+func (o *options) checkUpstream() error {
+	if o.upstream == "" {
+		return errors.New("--upstream is missing: give the MCP server's URL, such as http://127.0.0.1:3000; without it this version has nothing to serve")
+	}
+	u, err := url.Parse(o.upstream)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil:
+		// The text is not repeated: it may hold a password.
+		return errors.New("--upstream must be a URL such as http://127.0.0.1:3000")
+	case u.Path != "" && u.Path != "/":
+		return errors.New("--upstream must have no path: requests keep their own, so give http://127.0.0.1:3000 and let clients ask for /mcp")
+	case loops(u, o.proxyListen):
+		return errors.New("--upstream is the sidecar's own --proxy-listen: give the address on which the MCP server listens")
+	}
+	o.upstreamURL = u
+	return nil
+}
+
 func (o *options) checkRest() error {
 	var errs []error
-	if o.upstream == "" {
-		errs = append(errs, errors.New("--upstream is missing: give the MCP server's URL, such as http://127.0.0.1:3000; without it this version has nothing to serve"))
-	} else {
-		u, err := url.Parse(o.upstream)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-			// The text is not repeated: it may hold a password.
-			errs = append(errs, errors.New("--upstream must be a URL such as http://127.0.0.1:3000"))
-		}
-		o.upstreamURL = u
-		if err == nil && u.Path != "" && u.Path != "/" {
-			errs = append(errs, errors.New("--upstream must have no path: requests keep their own, so give http://127.0.0.1:3000 and let clients ask for /mcp"))
-		}
-		if err == nil && loops(u, o.proxyListen) {
-			errs = append(errs, errors.New("--upstream is the sidecar's own --proxy-listen: give the address on which the MCP server listens"))
-		}
+	if err := o.checkUpstream(); err != nil {
+		errs = append(errs, err)
 	}
+
 	for _, limit := range []struct {
 		flag  string
 		value int64

@@ -33,8 +33,8 @@ type plain struct {
 func (p *plain) marshal() []byte {
 	b := make([]byte, 0, plainHeaderSize+len(p.state))
 	b = append(b, plainVersion)
-	b = binary.BigEndian.AppendUint64(b, uint64(p.issued)) //nolint:gosec // two's complement, as the format wants
-	b = binary.BigEndian.AppendUint64(b, uint64(p.expiry)) //nolint:gosec // two's complement, as the format wants
+	b = binary.BigEndian.AppendUint64(b, uint64(p.issued))
+	b = binary.BigEndian.AppendUint64(b, uint64(p.expiry))
 	b = append(b, p.binding.Principal[:]...)
 	b = append(b, p.binding.Request[:]...)
 	return append(b, p.state...)
@@ -46,8 +46,8 @@ func parsePlain(b []byte) (*plain, bool) {
 		return nil, false
 	}
 	return &plain{
-		issued: int64(binary.BigEndian.Uint64(b[1:])), //nolint:gosec // the inverse of marshal
-		expiry: int64(binary.BigEndian.Uint64(b[9:])), //nolint:gosec // the inverse of marshal
+		issued: int64(binary.BigEndian.Uint64(b[1:])),
+		expiry: int64(binary.BigEndian.Uint64(b[9:])),
 		binding: Binding{
 			Principal: [32]byte(b[17:49]),
 			Request:   [32]byte(b[49:81]),
@@ -92,6 +92,6 @@ func aadFor(id KeyID, audience string) []byte {
 	b := make([]byte, 0, len(aadLabel)+keyIDSize+2+len(audience))
 	b = append(b, aadLabel...)
 	b = append(b, id[:]...)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(audience))) //nolint:gosec // NewKeyring bounds it
+	b = binary.BigEndian.AppendUint16(b, uint16(len(audience)))
 	return append(b, audience...)
 }

@@ -39,7 +39,7 @@ func newXAES(key []byte) (*xaes, error) {
 	for i := len(x.k1) - 1; i >= 0; i-- {
 		msb, x.k1[i] = x.k1[i]>>7, x.k1[i]<<1|msb
 	}
-	x.k1[len(x.k1)-1] ^= byte(subtle.ConstantTimeSelect(int(msb), 0x87, 0)) //nolint:gosec // one of two bytes
+	x.k1[len(x.k1)-1] ^= byte(subtle.ConstantTimeSelect(int(msb), 0x87, 0))
 	return x, nil
 }
 
@@ -71,7 +71,7 @@ func (x *xaes) seal(dst []byte, salt *[saltSize]byte, plaintext, aad []byte) ([]
 	if err != nil {
 		return nil, err
 	}
-	return aead.Seal(dst, nil, plaintext, aad), nil //nolint:gosec // nil: the AEAD draws its nonce by itself
+	return aead.Seal(dst, nil, plaintext, aad), nil
 }
 
 // open returns the plaintext of sealed, which is nonce, ciphertext and tag.

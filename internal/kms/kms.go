@@ -84,7 +84,7 @@ func (c EncryptionContext) Canonical() ([]byte, error) {
 		if f.value == "" || len(f.value) > 0xffff {
 			return nil, fmt.Errorf("encryption context: %s must have 1 to 65535 bytes", f.name)
 		}
-		b = binary.BigEndian.AppendUint16(b, uint16(len(f.value))) //nolint:gosec // bounded above
+		b = binary.BigEndian.AppendUint16(b, uint16(len(f.value)))
 		b = append(b, f.value...)
 	}
 	return b, nil
