@@ -71,7 +71,7 @@ func (x *xaes) seal(dst []byte, salt *[saltSize]byte, plaintext, aad []byte) ([]
 	if err != nil {
 		return nil, err
 	}
-	return aead.Seal(dst, nil, plaintext, aad), nil
+	return aead.Seal(dst, nil, plaintext, aad), nil //nolint:gosec // nil: the AEAD draws its nonce by itself
 }
 
 // open returns the plaintext of sealed, which is nonce, ciphertext and tag.
