@@ -47,11 +47,7 @@ func TestPitfall18TheManagerCanReadNoSecret(t *testing.T) {
 }
 
 func TestPitfall20NothingHoldsUpADeletion(t *testing.T) {
-	w := newWorld(t)
-	w.ns.AllowConsumer(w.key.Name)
-	w.createKey(nil)
-	r := w.byHand(nil)
-	w.settle(r)
+	w, r := settled(t)
 	w.report(w.startPods("a")...)
 	w.requestRotation()
 	key := w.settle(r) // in mid-rotation, and then with no manager
@@ -67,11 +63,7 @@ func TestPitfall20NothingHoldsUpADeletion(t *testing.T) {
 }
 
 func TestPitfall22AnyPodWithTheLabelIsAConsumer(t *testing.T) {
-	w := newWorld(t)
-	w.ns.AllowConsumer(w.key.Name)
-	w.createKey(nil)
-	r := w.byHand(nil)
-	w.settle(r)
+	w, r := settled(t)
 	for _, kind := range []string{"ReplicaSet", "StatefulSet", "DaemonSet", "Job"} {
 		pod := w.startPods("of-" + string(kind[0]|0x20) + "-x")[0]
 		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "owner", UID: "owner", Controller: ptr.To(true)}}

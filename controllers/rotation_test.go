@@ -76,11 +76,7 @@ func TestAWholeRotationWithThreeReportingConsumers(t *testing.T) {
 }
 
 func TestOneLateConsumerHoldsThePhaseAndIsNamed(t *testing.T) {
-	w := newWorld(t)
-	w.ns.AllowConsumer(w.key.Name)
-	w.createKey(nil)
-	r := w.byHand(nil)
-	w.settle(r)
+	w, r := settled(t)
 	pods := w.startPods("a", "b", "late")
 	w.report(pods...)
 	w.requestRotation()
@@ -106,11 +102,7 @@ func TestOneLateConsumerHoldsThePhaseAndIsNamed(t *testing.T) {
 }
 
 func TestADeletedConsumerNoLongerCountsButATerminatingOneDoes(t *testing.T) {
-	w := newWorld(t)
-	w.ns.AllowConsumer(w.key.Name)
-	w.createKey(nil)
-	r := w.byHand(nil)
-	w.settle(r)
+	w, r := settled(t)
 	pods := w.startPods("a", "b")
 	w.report(pods...)
 	w.requestRotation()
@@ -127,11 +119,7 @@ func TestADeletedConsumerNoLongerCountsButATerminatingOneDoes(t *testing.T) {
 }
 
 func TestAPodThatLostItsLabelStillCounts(t *testing.T) {
-	w := newWorld(t)
-	w.ns.AllowConsumer(w.key.Name)
-	w.createKey(nil)
-	r := w.byHand(nil)
-	w.settle(r)
+	w, r := settled(t)
 	pods := w.startPods("a", "b")
 	w.report(pods...)
 	w.requestRotation()
@@ -148,11 +136,7 @@ func TestAPodThatLostItsLabelStillCounts(t *testing.T) {
 
 // TestPitfall15TheGateListsAnew gives the controller caches that have seen every acknowledgement, while the API server has not.
 func TestPitfall15TheGateListsAnew(t *testing.T) {
-	w := newWorld(t)
-	w.ns.AllowConsumer(w.key.Name)
-	w.createKey(nil)
-	r := w.byHand(nil)
-	w.settle(r)
+	w, r := settled(t)
 	pods := w.startPods("a", "b")
 	w.report(pods...)
 	w.requestRotation()
@@ -334,11 +318,7 @@ func TestKMSDownAtBootstrapIsAConditionAndRecoversByItself(t *testing.T) {
 }
 
 func TestPitfall17InTheSteadyStateTheResourceVersionDoesNotMove(t *testing.T) {
-	w := newWorld(t)
-	w.ns.AllowConsumer(w.key.Name)
-	w.createKey(nil)
-	r := w.byHand(nil)
-	w.settle(r)
+	w, r := settled(t)
 	w.report(w.startPods("a")...)
 	w.sleep(time.Minute)
 	before := w.settle(r)
@@ -375,11 +355,7 @@ func TestPitfall19SeriesOfADeletedKeyVanish(t *testing.T) {
 }
 
 func TestPitfall21NoConsumersThenThreeJoinInMidPhase(t *testing.T) {
-	w := newWorld(t)
-	w.ns.AllowConsumer(w.key.Name)
-	w.createKey(nil)
-	r := w.byHand(nil)
-	w.settle(r)
+	w, r := settled(t)
 	w.requestRotation()
 	var reached []v1alpha1.Phase
 	for range 3 {
@@ -400,11 +376,7 @@ func TestPitfall21NoConsumersThenThreeJoinInMidPhase(t *testing.T) {
 }
 
 func TestALostRingIsNotReplacedWhileAPodReportsIt(t *testing.T) {
-	w := newWorld(t)
-	w.ns.AllowConsumer(w.key.Name)
-	w.createKey(nil)
-	r := w.byHand(nil)
-	w.settle(r)
+	w, r := settled(t)
 	w.report(w.startPods("a")...)
 	key := w.get()
 	key.Status = v1alpha1.RequestStateKeyStatus{}

@@ -71,6 +71,17 @@ func newWorld(t *testing.T) *world {
 	}
 }
 
+// settled makes a world whose key has its first ring, with consumers allowed, and a reconciler to be run by hand.
+func settled(t *testing.T) (*world, *Reconciler) {
+	t.Helper()
+	w := newWorld(t)
+	w.ns.AllowConsumer(w.key.Name)
+	w.createKey(nil)
+	r := w.byHand(nil)
+	w.settle(r)
+	return w, r
+}
+
 // startManager runs a manager for the world's namespace until the test ends, and returns its reconciler.
 func (w *world) startManager(change func(*Reconciler)) *Reconciler {
 	w.t.Helper()
