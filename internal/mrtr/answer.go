@@ -3,6 +3,7 @@ package mrtr
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -18,6 +19,8 @@ const (
 	FaultSealing    Fault = "sealing"    // the callback failed
 	FaultUnreadable Fault = "unreadable" // no JSON, yet some parser might find a state in it
 	FaultNested     Fault = "nested"     // a batch within a batch, and it might hold a state
+	FaultFolded     Fault = "folded"     // a name differs from "result" or "requestState" only by case
+	FaultTooLong    Fault = "too_long"   // more had to be remembered of a long answer than there is room for
 )
 
 // SealFunc seals the state, WTF-8, of the answer to a carrier into a token. It
@@ -68,23 +71,6 @@ func (x *Exchange) Internal() []byte {
 		return InternalBody(nil)
 	}
 	return InternalBody(x.request.ID)
-}
-
-// MayCarry reports whether some parser might find a requestState in the text: it
-// holds that name, or an escape that could spell part of it, in UTF-8, UTF-16 or
-// UTF-32.
-func MayCarry(text []byte) bool {
-	text = withoutNUL(text)
-	return bytes.Contains(text, []byte("requestState")) || bytes.Contains(text, []byte(`\u`))
-}
-
-// withoutNUL reduces ASCII in UTF-16 or UTF-32, which parsers were seen to take for
-// JSON whatever the header says, to the same in UTF-8.
-func withoutNUL(text []byte) []byte {
-	if bytes.IndexByte(text, 0) < 0 {
-		return text
-	}
-	return bytes.ReplaceAll(text, []byte{0}, nil)
 }
 
 // Edits judges a JSON message or batch on its way to the client and returns what
@@ -167,8 +153,11 @@ func (x *Exchange) judge(edits []Edit, text []byte, message span) []Edit {
 }
 
 func (x *Exchange) sealState(text []byte, r *response) (token string, fault Fault) {
-	if r.duplicate {
+	switch {
+	case r.duplicate:
 		return "", FaultDuplicate
+	case r.folded:
+		return "", FaultFolded
 	}
 	state := r.states[0].of(text)
 	if !isString(state) || !utf8.Valid(state) {
@@ -190,6 +179,7 @@ type response struct {
 	ids       []span
 	states    []span // every requestState of every result, save for nulls
 	duplicate bool   // a member occurs twice, at top level or in a result
+	folded    bool   // a state is one only for parsers without regard to case
 }
 
 func readResponse(text []byte, message span) response {
@@ -197,26 +187,33 @@ func readResponse(text []byte, message span) response {
 	var names [][]byte
 	for name, value := range members(text, message) {
 		names = append(names, name)
-		switch string(name) {
-		case "id":
+		switch {
+		case string(name) == "id":
 			r.ids = append(r.ids, value)
-		case "result":
-			r.readResult(text, value)
+		case isResultName(name):
+			r.readResult(text, value, string(name) != "result")
 		}
 	}
 	r.duplicate = r.duplicate || hasDuplicate(names)
 	return r
 }
 
-func (r *response) readResult(text []byte, result span) {
+// isResultName and isStateName tell the two names under case folding. No client is
+// known to read another spelling, so a server that writes one shows its state to
+// the client's logs at most; but a state is nothing to be generous with.
+func isResultName(name []byte) bool { return strings.EqualFold(string(name), "result") }
+func isStateName(name []byte) bool  { return strings.EqualFold(string(name), stateName) }
+
+func (r *response) readResult(text []byte, result span, folded bool) {
 	if !isObject(result.of(text)) {
 		return
 	}
 	var names [][]byte
 	for name, value := range members(text, result) {
 		names = append(names, name)
-		if string(name) == "requestState" && !isNull(value.of(text)) {
+		if isStateName(name) && !isNull(value.of(text)) {
 			r.states = append(r.states, value)
+			r.folded = r.folded || folded || string(name) != stateName
 		}
 	}
 	r.duplicate = r.duplicate || hasDuplicate(names)

@@ -1,6 +1,9 @@
 package mrtr
 
-import "bytes"
+import (
+	"bytes"
+	"unicode"
+)
 
 // An event is one event of a stream, taken apart.
 type event struct {
@@ -64,7 +67,17 @@ func cutLine(raw []byte, pos int) (content span, next int) {
 // isData reports whether a line is a data field. Field names have one case.
 func isData(content []byte) bool {
 	name, _, _ := bytes.Cut(content, []byte(":"))
-	return string(name) == "data"
+	return string(name) == dataField
+}
+
+const dataField = "data"
+
+// looksLikeData reports whether a line that is no data field might be one for a
+// parser that trims names or looks away from their case.
+func looksLikeData(content []byte) bool {
+	name, _, _ := bytes.Cut(content, []byte(":"))
+	name = bytes.TrimFunc(withoutNUL(name), func(r rune) bool { return unicode.IsSpace(r) || r == '\uFEFF' })
+	return !isData(content) && bytes.EqualFold(name, []byte(dataField))
 }
 
 // apply returns the event with the edits made in its data. An edit within one

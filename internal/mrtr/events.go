@@ -6,9 +6,13 @@ import (
 	"io"
 )
 
-// ErrEventTooLong is returned when an event does not fit the cap. The stream
-// must be aborted: the event cannot be judged.
-var ErrEventTooLong = errors.New("mrtr: an event of the stream is too long")
+// ErrEventTooLong is returned when a line that is not data does not fit the cap, and
+// ErrNotData when a line that some parser might take for data may carry a state. The
+// stream must be aborted.
+var (
+	ErrEventTooLong = errors.New("mrtr: an event of the stream is too long")
+	ErrNotData      = errors.New("mrtr: a line is data for some parsers only")
+)
 
 // An EventWriter passes a text/event-stream on, event by event, and makes the
 // edits that an exchange asks for in the data of its events. Every other byte
@@ -16,30 +20,34 @@ var ErrEventTooLong = errors.New("mrtr: an event of the stream is too long")
 //
 // Lines outside an event's data are written as soon as they are complete. From
 // the first data line on, an event is held until the blank line that ends it.
-// No more than the cap is ever held. It is for one goroutine.
+// No more than the cap is ever held: the data of a longer event is judged while
+// it passes, see [AnswerStream]. It is for one goroutine.
 type EventWriter struct {
-	w     io.Writer
-	flush func() error
-	edits func(data []byte) []Edit
-	limit int
+	w        io.Writer
+	flush    func() error
+	exchange *Exchange
+	declared bool
+	limit    int
 
-	held    []byte // lines not yet written: an event's since its first data line
-	line    int    // where in held the line that is being read begins
-	hasData bool   // held has a data line
-	begun   bool   // something was written: a byte order mark can no longer come
-	afterCR bool   // the last byte was a CR; a LF would belong to it
-	wrote   bool   // something was written since the last flush
+	held    []byte     // lines not yet written: an event's since its first data line
+	line    int        // where in held the line that is being read begins
+	hasData bool       // held has a data line
+	begun   bool       // something was written: a byte order mark can no longer come
+	afterCR bool       // the last byte was a CR; a LF would belong to it
+	wrote   bool       // something was written since the last flush
+	long    *longEvent // the event is longer than the cap, and passes
 }
 
 // NewEventWriter returns an EventWriter onto w. It calls flush, if not nil, at
-// the end of each Write that completed a line or an event. The callback edits
-// judges an event's data, which it must not keep; see Exchange.Edits. The limit
-// is the cap in bytes on what is held of one event or line.
-func NewEventWriter(w io.Writer, flush func() error, edits func(data []byte) []Edit, limit int) *EventWriter {
+// the end of each Write that completed a line or an event, or passed on some of a
+// long one. The exchange judges the events' data, see [Exchange.Edits]; declared
+// says that it is all JSON. The limit is the cap in bytes on what is held of one
+// event or line.
+func NewEventWriter(w io.Writer, flush func() error, x *Exchange, declared bool, limit int) *EventWriter {
 	if flush == nil {
 		flush = func() error { return nil }
 	}
-	return &EventWriter{w: w, flush: flush, edits: edits, limit: limit}
+	return &EventWriter{w: w, flush: flush, exchange: x, declared: declared, limit: limit}
 }
 
 // Write takes the next bytes of the stream, cut anywhere. After an error the
@@ -61,8 +69,16 @@ func (e *EventWriter) Write(p []byte) (int, error) {
 // has left: by the letter such an event is void, but there are clients that
 // dispatch it. It does not close the underlying writer.
 func (e *EventWriter) Close() error {
+	if e.long != nil {
+		if err := e.endLong(); err != nil {
+			return err
+		}
+		return e.flushWritten()
+	}
 	if len(e.held) > 0 {
-		e.hasData = e.hasData || isData(e.lineContent())
+		if err := e.noteData(e.lineContent()); err != nil {
+			return err
+		}
 		if err := e.dispatch(); err != nil {
 			return err
 		}
@@ -83,15 +99,19 @@ func (e *EventWriter) take(p []byte) (int, error) {
 	if !complete {
 		n = len(p)
 	}
-	if len(e.held)+n > e.limit {
-		return 0, ErrEventTooLong
+	e.afterCR = complete && p[n-1] == '\r'
+	if e.long != nil {
+		return n, e.takeLong(p[:n], complete)
 	}
 	e.held = append(e.held, p[:n]...)
-	if !complete {
+	switch {
+	case len(e.held) > e.limit:
+		return n, e.beginLong()
+	case complete:
+		return n, e.endLine()
+	default:
 		return n, nil
 	}
-	e.afterCR = p[n-1] == '\r'
-	return n, e.endLine()
 }
 
 // completeCRLF puts a LF behind the CR that it belongs to. What the CR ended was
@@ -110,11 +130,22 @@ func (e *EventWriter) endLine() error {
 	if len(content) == 0 {
 		return e.dispatch()
 	}
-	e.hasData = e.hasData || isData(content)
+	if err := e.noteData(content); err != nil {
+		return err
+	}
 	if !e.hasData {
 		return e.release(e.held)
 	}
 	e.line = len(e.held)
+	return nil
+}
+
+// noteData looks whether a line is data.
+func (e *EventWriter) noteData(content []byte) error {
+	e.hasData = e.hasData || isData(content)
+	if looksLikeData(content) && MayCarry(content) {
+		return ErrNotData
+	}
 	return nil
 }
 
@@ -133,7 +164,7 @@ func (e *EventWriter) dispatch() error {
 	out := e.held
 	if e.hasData {
 		ev := parseEvent(e.held, !e.begun)
-		if edits := e.edits(ev.data); len(edits) > 0 {
+		if edits := e.exchange.Edits(ev.data, e.declared); len(edits) > 0 {
 			out = ev.apply(edits)
 		}
 	}

@@ -101,8 +101,7 @@ func (x *exchange) answerUnjudged(judge *mrtr.Exchange) {
 }
 
 // relayJSON holds the answer to a carrier until it is whole, judges it, and passes
-// it on with its length. An answer beyond the buffer that could be a message is
-// replaced; one that could not be streams.
+// it on with its length. An answer beyond the buffer streams.
 func (x *exchange) relayJSON(res *http.Response, judge *mrtr.Exchange) {
 	held, err := io.ReadAll(io.LimitReader(res.Body, int64(x.proxy.config.ResponseBufferBytes)+1))
 	if err != nil {
@@ -136,16 +135,60 @@ func (x *exchange) relayJSON(res *http.Response, judge *mrtr.Exchange) {
 // digestHeaders are no longer true of a body with a sealed state in it.
 var digestHeaders = []string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5"}
 
+// relayLong passes on an answer to a carrier that is longer than what is held of it.
+// If it could be a message it is judged while it passes.
 func (x *exchange) relayLong(res *http.Response, judge *mrtr.Exchange, held []byte) {
-	if isJSON(res.Header) || mrtr.LooksLikeJSON(held) || len(bytes.TrimSpace(held)) == 0 {
-		x.log("answer longer than --response-buffer-bytes")
+	whole := bufferedBody{io.MultiReader(bytes.NewReader(held), res.Body), res.Body}
+	if !isJSON(res.Header) && !mrtr.LooksLikeJSON(held) && len(bytes.TrimSpace(held)) > 0 {
+		x.copyHeader(res)
+		x.w.WriteHeader(res.StatusCode)
+		res.Body = whole
+		x.copyBody(x.w, res)
+		return
+	}
+	stream := judge.Stream(x.proxy.config.ResponseBufferBytes)
+	begin, err := stream.Next(nil, held)
+	if err != nil { // nothing has been sent yet
 		x.answerUnjudged(judge)
 		return
 	}
+	x.stream(res)
+	if _, err := x.w.Write(begin); err != nil {
+		x.abort(err)
+	}
+	x.copyBody(&judgedWriter{x.w, stream, nil}, res)
+	if err := stream.End(); err != nil {
+		x.abort(err)
+	}
+}
+
+// stream begins an answer that is judged while it passes: its length is not known,
+// and neither is whether what a digest says of it stays true.
+func (x *exchange) stream(res *http.Response) {
 	x.copyHeader(res)
+	h := x.w.Header()
+	h.Del("Content-Length")
+	for _, name := range digestHeaders {
+		h.Del(name)
+	}
 	x.w.WriteHeader(res.StatusCode)
-	res.Body = bufferedBody{io.MultiReader(bytes.NewReader(held), res.Body), res.Body}
-	x.copyBody(x.w, res)
+}
+
+// A judgedWriter writes what a stream passes on.
+type judgedWriter struct {
+	w      io.Writer
+	stream *mrtr.AnswerStream
+	out    []byte
+}
+
+// Write judges and writes.
+func (j *judgedWriter) Write(p []byte) (n int, err error) {
+	j.out, err = j.stream.Next(j.out[:0], p)
+	if err != nil {
+		return 0, err
+	}
+	_, err = j.w.Write(j.out)
+	return len(p), err
 }
 
 // relayEvents passes an event stream on. Each event is flushed at once. A stream
@@ -155,16 +198,13 @@ func (x *exchange) relayEvents(res *http.Response, judge *mrtr.Exchange) {
 		x.answerUnavailable("Too many streams")
 		return
 	}
-	x.copyHeader(res)
-	x.w.Header().Del("Content-Length") // sealed, an event is longer
-	x.w.WriteHeader(res.StatusCode)
+	x.stream(res)
 	control := http.NewResponseController(x.w)
 	if err := control.Flush(); err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	// What answers a carrier is JSON; other streams may be of anything.
-	edits := func(data []byte) []mrtr.Edit { return judge.Edits(data, judge.Carries()) }
-	events := mrtr.NewEventWriter(x.w, control.Flush, edits, x.proxy.config.ResponseBufferBytes)
+	events := mrtr.NewEventWriter(x.w, control.Flush, judge, judge.Carries(), x.proxy.config.ResponseBufferBytes)
 	x.copyBody(events, res)
 	if err := events.Close(); err != nil {
 		panic(http.ErrAbortHandler)
@@ -197,7 +237,7 @@ func (x *exchange) copyBody(w io.Writer, res *http.Response) {
 			if _, err := w.Write(buffer[:n]); err != nil {
 				x.abort(err)
 			}
-			if w == io.Writer(x.w) {
+			if _, flushes := w.(*mrtr.EventWriter); !flushes {
 				_ = control.Flush() // the next write tells
 			}
 		}
@@ -219,8 +259,11 @@ func (x *exchange) copyTrailer(res *http.Response) {
 }
 
 func (x *exchange) abort(err error) {
-	if errors.Is(err, mrtr.ErrEventTooLong) {
-		x.log("event longer than --response-buffer-bytes")
+	switch {
+	case errors.Is(err, mrtr.ErrEventTooLong):
+		x.log("line of an event stream longer than --response-buffer-bytes")
+	case errors.Is(err, mrtr.ErrNotData), errors.Is(err, mrtr.ErrUnsealable):
+		x.log("answer cut off", "cause", err.Error())
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -28,10 +28,10 @@ func TestAnswersThatCannotBeSealed(t *testing.T) {
 		{"guard before JSON", "application/problem+json; charset=utf-8", "", ")]}',\n" + plainAnswer, rpcError(`1`, internal)},
 		{"event under JSON", "Application/JSON", "", "data: " + plainAnswer + "\n\n", rpcError(`1`, internal)},
 		{"batch in a batch", "application/json", "", "[[" + plainAnswer + "]]", "[" + rpcError(`1`, internal) + "]"},
-		{"no JSON, beyond the buffer", "application/json", "", "/*" + strings.Repeat("x", DefaultResponseBufferBytes) + "*/" + plainAnswer, rpcError(`1`, internal)},
+		{"no JSON, beyond the buffer", "application/json", "", "/*" + plainAnswer + strings.Repeat("x", DefaultResponseBufferBytes) + "*/", rpcError(`1`, internal)},
+		{"another id, beyond the buffer", "application/json", "", `{"id":2,"result":{"requestState":"plain-secret","x":"` + strings.Repeat("x", DefaultResponseBufferBytes) + `"}}`, rpcError(`1`, internal)},
 		{"compressed", "application/json", "gzip", plainAnswer, rpcError(`1`, internal)},
 		{"compressed stream", "text/event-stream", "br", "data: " + plainAnswer + "\n\n", rpcError(`1`, internal)},
-		{"beyond the buffer", "application/json", "", `{"id":1,"result":{"x":"` + strings.Repeat("x", DefaultResponseBufferBytes) + `","requestState":"plain-secret"}}`, rpcError(`1`, internal)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
@@ -169,24 +169,38 @@ func TestEventsAreFlushedAtOnce(t *testing.T) {
 }
 
 func TestAbortsRatherThanCutShort(t *testing.T) {
-	for name, upstream := range map[string]http.HandlerFunc{
-		"event too long": answering("text/event-stream", "data: 1\n\ndata: "+strings.Repeat("x", 2000)+"\n\n"),
-		"stream dies": func(w http.ResponseWriter, r *http.Request) {
+	long := strings.Repeat("x", 2000)
+	for _, c := range []struct {
+		name     string
+		upstream http.HandlerFunc
+		passed   string
+	}{
+		{"line too long", answering("text/event-stream", "data: 1\n\n: "+long+"\n\n"), "data: 1\n\n"},
+		{"data in another case", answering("text/event-stream", "data: 1\n\nData: "+plainAnswer+"\n\n"), "data: 1\n\n"},
+		{"long event", answering("text/event-stream", `data: {"x":"`+long+`",`+plainAnswer[1:]+"\n\n"), `data: {"x":"` + long + `","jsonrpc":"2.0","id":1,"result":{"requestState":`},
+		{"long answer", answering("application/json", `{"x":"`+long+`",`+plainAnswer[1:]), `{"x":"` + long + `","jsonrpc":"2.0","id":1,"result":{"requestState":`},
+		{"long answer cut off", answering("application/json", `{"x":"`+long+`",`+strings.TrimRight(plainAnswer[1:], "}")), `{"x":"` + long + `","jsonrpc":"2.0","id":1,"result":{"requestState":`},
+		{"long answer, no JSON", answering("application/json", "/* "+long+" */"+plainAnswer), "/* " + long + " */"},
+		{"stream dies", func(w http.ResponseWriter, r *http.Request) {
 			answering("text/event-stream", "data: 1\n\ndata: {")(w, r)
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
-		},
+		}, "data: 1\n\n"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, upstream, func(c *Config) { c.ResponseBufferBytes = 1000 })
-			res, err := http.Get(b.url)
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, c.upstream, func(c *Config) { c.ResponseBufferBytes = 1000 })
+			b.sealer.broken.Store(true)
+			res, err := http.Post(b.url, "application/json", strings.NewReader(call(`1`, "t", `{}`, `null`)))
 			if err != nil {
-				t.Fatal(err)
+				return // nothing came at all
 			}
 			defer func() { _ = res.Body.Close() }()
 			text, err := io.ReadAll(res.Body)
-			if err == nil || string(text) != "data: 1\n\n" {
+			if err == nil || !strings.HasPrefix(c.passed, string(text)) || strings.Contains(string(text), "plain-secret") {
 				t.Errorf("%q, %v", text, err)
+			}
+			if strings.Contains(b.logged(), "plain-secret") {
+				t.Errorf("log: %s", b.logged())
 			}
 		})
 	}
@@ -197,6 +211,32 @@ func TestAbortsRatherThanCutShort(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	b.wantRPCError(b.post(call(`1`, "t", `{}`, `null`)), 502, `1`, "-32603")
+}
+
+func TestAnswersBeyondTheBufferAreSealedInPassing(t *testing.T) {
+	long := strings.Repeat("x\\u00e9", 100000)
+	answer := `{"x":"` + long + `","id":1,"result":{"content":[{"text":"` + long + `"}],"requestState":"plain-secret","y":"` + long + `"}}`
+	for contentType, text := range map[string]string{
+		"application/json":  answer,
+		"text/plain":        answer,
+		"":                  answer,
+		"text/event-stream": ": hi\nevent: message\ndata: " + strings.ReplaceAll(answer, `,"id"`, ",\r\ndata:\"id\"") + "\r\n\r\n: bye\n",
+	} {
+		b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Digest", "of the plain text")
+			answering(contentType, text)(w, r)
+		}, func(c *Config) { c.ResponseBufferBytes = 1000 })
+		got := b.post(call(`1`, "t", `{}`, `null`))
+		before, rest, _ := strings.Cut(text, "plain-secret")
+		token, after, found := strings.Cut(strings.TrimPrefix(got.body, before), `"`)
+		if got.status != 200 || !found || `"`+after != rest || got.header.Get("Content-Digest") != "" {
+			t.Fatalf("%q: status %d, %d bytes for %d, token %.20s", contentType, got.status, len(got.body), len(text), token)
+		}
+		opened, err := b.sealer.Open(t.Context(), binding(t, "t", `{}`), token)
+		if err != nil || string(opened.State) != "plain-secret" {
+			t.Errorf("%q: %v", contentType, err)
+		}
+	}
 }
 
 func TestClientHangUpCancelsUpstream(t *testing.T) {
