@@ -201,30 +201,41 @@ func (l *lexer) stepWord(c byte) (lexEvent, bool) {
 	return lexEnd, true
 }
 
+// numberSteps says, for what a number is in, where the next byte leads, if anywhere,
+// and whether the number may end.
+var numberSteps = map[lexState]struct {
+	zero, digit, point, e, sign lexState
+	ends                        bool
+}{
+	lexSign:     {zero: lexZero, digit: lexDigits},
+	lexZero:     {point: lexPoint, e: lexE, ends: true},
+	lexDigits:   {zero: lexDigits, digit: lexDigits, point: lexPoint, e: lexE, ends: true},
+	lexPoint:    {zero: lexFraction, digit: lexFraction},
+	lexFraction: {zero: lexFraction, digit: lexFraction, e: lexE, ends: true},
+	lexE:        {zero: lexExponent, digit: lexExponent, sign: lexESign},
+	lexESign:    {zero: lexExponent, digit: lexExponent},
+	lexExponent: {zero: lexExponent, digit: lexExponent, ends: true},
+}
+
 func (l *lexer) stepNumber(c byte) (lexEvent, bool) {
-	switch digit := isDigit(c); {
-	case digit && l.expect == lexSign:
-		l.expect = lexDigits
-		if c == '0' {
-			l.expect = lexZero
-		}
-	case digit && l.expect == lexPoint:
-		l.expect = lexFraction
-	case digit && (l.expect == lexE || l.expect == lexESign):
-		l.expect = lexExponent
-	case digit:
-		return lexNothing, l.expect != lexZero
-	case c == '.' && (l.expect == lexZero || l.expect == lexDigits):
-		l.expect = lexPoint
-	case (c == 'e' || c == 'E') && (l.expect == lexZero || l.expect == lexDigits || l.expect == lexFraction):
-		l.expect = lexE
-	case (c == '+' || c == '-') && l.expect == lexE:
-		l.expect = lexESign
-	case l.expect == lexSign || l.expect == lexPoint || l.expect == lexE || l.expect == lexESign:
-		return lexNothing, false
-	default:
-		l.expect = lexAfter
-		return lexEndNumber, true
+	step := numberSteps[l.expect]
+	var next lexState
+	switch {
+	case c == '0':
+		next = step.zero
+	case isDigit(c):
+		next = step.digit
+	case c == '.':
+		next = step.point
+	case c == 'e' || c == 'E':
+		next = step.e
+	case c == '+' || c == '-':
+		next = step.sign
 	}
-	return lexNothing, true
+	if next != lexValue {
+		l.expect = next
+		return lexNothing, true
+	}
+	l.expect = lexAfter // where no byte of a number can stand
+	return lexEndNumber, step.ends
 }
