@@ -420,6 +420,36 @@ func TestPitfall27AnUnregisteredPodIsShownAndHoldsUpNothing(t *testing.T) {
 	}
 }
 
+func TestPitfall44AnExposedAppIsShownAndHoldsUpNothing(t *testing.T) {
+	w, r := settled(t)
+	pod := w.startPods("open")[0]
+	w.report(pod)
+	c := w.ns.Client(w.ns.PodConfig(pod))
+	report := &v1alpha1.KeyringReport{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: pod.Namespace, Name: v1alpha1.ReportName(w.key.Name, string(pod.UID))}, report); err != nil {
+		t.Fatal(err)
+	}
+	report.Spec.Error = &v1alpha1.ReportError{Reason: v1alpha1.ReportUpstreamExposed, Message: "let it listen on 127.0.0.1"}
+	if err := c.Update(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
+	w.sleep(time.Minute) // counts alone are not written at once
+	if got := w.settle(r).Status.Consumers; got.Exposed != 1 || got.Current != 1 || got.Registered != 1 {
+		t.Fatalf("consumers %+v", got)
+	}
+	w.sleep(time.Minute)
+	w.settle(r)
+	exposed := 0
+	for len(w.recorder.Events) > 0 {
+		if event := <-w.recorder.Events; strings.Contains(event, "UpstreamExposed") && strings.Contains(event, "open") {
+			exposed++
+		}
+	}
+	if exposed != 1 {
+		t.Errorf("%d events name the pod, want one", exposed)
+	}
+}
+
 func TestSidecarStates(t *testing.T) {
 	w := newWorld(t)
 	pod := w.ns.Pod("a", w.key.Name)

@@ -25,6 +25,7 @@ const (
 	eventResumed         = "RotationResumed"
 	eventKMSUnavailable  = "KMSUnavailable"
 	eventUnregistered    = "ConsumerUnregistered"
+	eventExposed         = "UpstreamExposed"
 )
 
 // tell says what a write changed: one line of audit log for each change of a ring, and events for people. It is called only after the write was stored.
@@ -53,6 +54,7 @@ func (r *Reconciler) tell(ctx context.Context, key *v1alpha1.RequestStateKey, af
 	}
 
 	r.unregistered(key, after, d.Census)
+	r.exposed(key, after, d.Census)
 	was, is := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionStalled), meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionStalled)
 	switch {
 	case is != nil && (was == nil || was.Reason != is.Reason):
@@ -77,6 +79,20 @@ func (r *Reconciler) unregistered(key *v1alpha1.RequestStateKey, after *v1alpha1
 	pods := c.Unregistered[:min(len(c.Unregistered), v1alpha1.MaxBehindNames)]
 	r.event(key, corev1.EventTypeWarning, eventUnregistered, fmt.Sprintf("%d pods carry the label %s but run no container %s, so they neither hold the ring nor hold up a rotation: add the sidecar, or remove the label: %s",
 		after.Consumers.Unregistered, v1alpha1.LabelKey, v1alpha1.SidecarContainerName, strings.Join(pods, ", ")))
+}
+
+// exposed says that apps can be reached around their sidecars, when there are more of them than before.
+func (r *Reconciler) exposed(key *v1alpha1.RequestStateKey, after *v1alpha1.RequestStateKeyStatus, c rotation.Census) {
+	before := int32(0)
+	if key.Status.Consumers != nil {
+		before = key.Status.Consumers.Exposed
+	}
+	if after.Consumers == nil || after.Consumers.Exposed <= before {
+		return
+	}
+	pods := c.Exposed[:min(len(c.Exposed), v1alpha1.MaxBehindNames)]
+	r.event(key, corev1.EventTypeWarning, eventExposed, fmt.Sprintf("in %d pods the app answers on the pod's own address, where forged states reach it around the sidecar: let it listen on 127.0.0.1: %s",
+		after.Consumers.Exposed, strings.Join(pods, ", ")))
 }
 
 func (r *Reconciler) event(key *v1alpha1.RequestStateKey, kind, reason, note string) {

@@ -229,6 +229,10 @@ type Consumers struct {
 	// unregistered counts the live pods that carry the label requeststate.dev/key but run no sidecar.
 	Unregistered int32 `json:"unregistered"`
 
+	// exposed counts the live pods whose app answers on the pod's own address, around the sidecar: let it listen on 127.0.0.1.
+	// +optional
+	Exposed int32 `json:"exposed,omitempty"`
+
 	// behind names registered pods that do not acknowledge the current ring, at most 10.
 	// +optional
 	// +listType=atomic

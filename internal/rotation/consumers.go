@@ -72,6 +72,8 @@ type Census struct {
 	Current int
 	// Unregistered are the names of live pods with the label but without a sidecar.
 	Unregistered []string
+	// Exposed are the names of live pods whose app can be reached around the sidecar.
+	Exposed []string
 	// Behind are the registered pods that do not acknowledge the ring, by name.
 	Behind []Laggard
 	// NotJoined are the live pods whose sidecar says that it cannot join, by name. They serve nothing and hold up nothing.
@@ -104,6 +106,9 @@ func Count(keyUID string, ring *v1alpha1.Keyring, revoked []v1alpha1.KeyID, ev *
 			continue
 		}
 		report := reports[pod.UID]
+		if report != nil && report.Error != nil && report.Error.Reason == v1alpha1.ReportUpstreamExposed {
+			c.Exposed = append(c.Exposed, pod.Name)
+		}
 		switch {
 		case report != nil && report.Generation > 0:
 			c.Registered++
@@ -130,6 +135,7 @@ func Count(keyUID string, ring *v1alpha1.Keyring, revoked []v1alpha1.KeyID, ev *
 	slices.SortFunc(c.Behind, byName)
 	slices.SortFunc(c.NotJoined, byName)
 	slices.Sort(c.Unregistered)
+	slices.Sort(c.Exposed)
 	return c
 }
 

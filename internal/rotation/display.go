@@ -48,6 +48,7 @@ func displayConsumers(c Census, s *v1alpha1.RequestStateKeyStatus) {
 		Registered:   int32(c.Registered),
 		Current:      int32(c.Current),
 		Unregistered: int32(len(c.Unregistered)),
+		Exposed:      int32(len(c.Exposed)),
 		Behind:       behind,
 	}
 }

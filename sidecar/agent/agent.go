@@ -32,6 +32,8 @@ type Config struct {
 	Metrics *ring.Metrics
 	// OpenKMS returns what unwraps keys with this stanza.
 	OpenKMS func(ctx context.Context, stanza v1alpha1.KMSSpec, resolvedARN string) (kms.Wrapper, error)
+	// OpenPrincipals returns who tells principals by these settings, which are neither None nor unknown. Its error says what to change.
+	OpenPrincipals func(spec v1alpha1.PrincipalSpec, clockSkew time.Duration) (Principals, error)
 	// MaxStateBytes is for the rings that are made.
 	MaxStateBytes int
 	// LookEvery is the time between two looks at key and report, give or take a fifth: for what the watch missed, and for a report that is lost.
@@ -52,13 +54,15 @@ type Agent struct {
 	member    *rotation.Member
 	events    chan rotation.View
 	refreshes chan chan struct{}
+	exposures chan bool
 	outcomes  chan *outcome
 	keys      *keyCache
 
-	running *operation                      // nil: nothing is under way
-	written *Report                         // what the report surely says; nil: unknown
-	ring    map[string]v1alpha1.ReportedKey // the keys of the ring held, those dropped too
-	waiters []chan struct{}                 // who waits for the ring to have been read anew
+	running    *operation                      // nil: nothing is under way
+	principals *boundPrincipals                // at work; nil: no ring yet
+	written    *Report                         // what the report surely says; nil: unknown
+	ring       map[string]v1alpha1.ReportedKey // the keys of the ring held, those dropped too
+	waiters    []chan struct{}                 // who waits for the ring to have been read anew
 
 	lookAt, retryAt time.Time // retryAt is zero if nothing failed
 	failures        int       // in a row
@@ -69,6 +73,7 @@ type Agent struct {
 	obstacle        string    // why the source has no ring to give
 	outOfReach      bool      // the last read failed, and not by a source that had something to say
 	wasServing      bool
+	exposed         bool // the app can be reached around the sidecar
 	complaints      complaints
 }
 
@@ -91,6 +96,7 @@ func New(c Config) *Agent {
 		member:    rotation.NewMember(),
 		events:    make(chan rotation.View),
 		refreshes: make(chan chan struct{}),
+		exposures: make(chan bool),
 		outcomes:  make(chan *outcome),
 		keys:      newKeyCache(),
 
@@ -138,6 +144,15 @@ func (a *Agent) Refresh(ctx context.Context) {
 	}
 }
 
+// Exposed tells whether the app can be reached around the sidecar, for the report. It returns when that is noted, or when ctx ends, and is safe for
+// concurrent use.
+func (a *Agent) Exposed(ctx context.Context, exposed bool) {
+	select {
+	case a.exposures <- exposed:
+	case <-ctx.Done():
+	}
+}
+
 // await waits for one thing to happen and takes note of it.
 func (a *Agent) await(ctx context.Context) {
 	timer := time.NewTimer(time.Until(a.nextTime()))
@@ -151,6 +166,9 @@ func (a *Agent) await(ctx context.Context) {
 	case done := <-a.refreshes:
 		a.waiters = append(a.waiters, done)
 		a.mustGet = a.mustGet || !a.getHeld
+	case exposed := <-a.exposures:
+		a.exposed = exposed
+		a.member.ReportSeen(false) // it is to say so
 	case <-timer.C:
 		a.tick(time.Now())
 	}

@@ -202,7 +202,6 @@ func TestRingsThatMustNotBeLoaded(t *testing.T) {
 		{"later format", func(k *v1alpha1.Keyring) { k.Format = 2 }, v1alpha1.ReportUnsupportedFormat},
 		{"minting key not in it", func(k *v1alpha1.Keyring) { k.MintingKeyID = idC }, v1alpha1.ReportInvalidRing},
 		{"no keys", func(k *v1alpha1.Keyring) { k.Keys = nil }, v1alpha1.ReportInvalidRing},
-		{"principal", func(k *v1alpha1.Keyring) { k.Settings.Principal.Source = v1alpha1.PrincipalJWT }, v1alpha1.ReportUnsupportedPrincipal},
 		{"unknown principal", func(k *v1alpha1.Keyring) { k.Settings.Principal.Source = "SPIFFE" }, v1alpha1.ReportUnsupportedPrincipal},
 		{"audience longer than a token can bind", func(k *v1alpha1.Keyring) { k.Settings.Audience = strings.Repeat("a", 70000) }, v1alpha1.ReportSelfTestFailed},
 	}
@@ -261,6 +260,49 @@ func TestRevokedMintingKeyStopsSealingButNotOpening(t *testing.T) {
 		r.holds(idA, idC)
 		if _, err := r.seal(); !errors.Is(err, envelope.ErrNoMintingKey) {
 			t.Errorf("seal: %v", err)
+		}
+	})
+}
+
+func TestAnExposedAppIsReportedBesideTheRing(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.join(viewOf(1, idA))
+		r.agent.Exposed(r.t.Context(), true)
+		r.settle(0)
+		if got := r.lastReport(1); got.Generation != 1 || len(got.Keys) != 1 || got.Error == nil || got.Error.Reason != v1alpha1.ReportUpstreamExposed {
+			t.Errorf("report %+v", got)
+		}
+		if !r.holder.Ready() {
+			t.Error("not ready: whoever comes through the sidecar is served")
+		}
+		r.source.event(viewOf(2, idA, idB))
+		r.settle(0)
+		if got := r.lastReport(1); got.Generation != 2 || got.Error == nil {
+			t.Errorf("report %+v", got)
+		}
+		v := viewOf(3, idA, idB)
+		v.Ring.Format = 2
+		r.source.event(v)
+		r.settle(0)
+		if got := r.lastReport(1); got.Error.Reason != v1alpha1.ReportUnsupportedFormat {
+			t.Errorf("what keeps it from holding the ring comes first: %+v", got.Error)
+		}
+		r.source.event(viewOf(4, idA, idB))
+		r.settle(0)
+		r.reported()
+		r.agent.Exposed(r.t.Context(), false)
+		r.settle(0)
+		if got := r.lastReport(1); got.Generation != 4 || got.Error != nil {
+			t.Errorf("report %+v", got)
+		}
+	})
+	inBubble(t, func(r *rig) { // known before there is a ring
+		r.source.view = rotation.View{UID: "uid"}
+		r.start()
+		r.agent.Exposed(r.t.Context(), true)
+		r.settle(0)
+		if got := r.reported(); got[len(got)-1].Error.Reason != v1alpha1.ReportNoRing {
+			t.Errorf("reports %s", describe(got))
 		}
 	})
 }

@@ -59,12 +59,14 @@ func unusable(r *v1alpha1.Keyring) *v1alpha1.ReportError {
 		}
 		return reportError(reason, fault.Message)
 	}
-	if source := r.Settings.Principal.Source; source != v1alpha1.PrincipalNone && source != "" {
+	switch source := r.Settings.Principal.Source; source {
+	case "", v1alpha1.PrincipalNone, v1alpha1.PrincipalJWT, v1alpha1.PrincipalHeader:
+		return nil
+	default:
 		// Sealing unbound instead would be a silent loss of what was asked for.
 		return reportError(v1alpha1.ReportUnsupportedPrincipal,
-			"this version of the sidecar cannot bind tokens to a principal: set spec.principal.source to None, or run a version that can")
+			"this version of the sidecar does not know the source of spec.principal: use None, JWT or Header, or run a version that does")
 	}
-	return nil
 }
 
 // unwrapAll unwraps keys, a few at a time, and returns what came of each in the order of keys.
@@ -125,7 +127,12 @@ func (a *Agent) finishLoad(o *outcome) {
 		a.loadFailed(o.op, reportError(v1alpha1.ReportSelfTestFailed, err.Error()))
 		return
 	}
-	a.takeUp(o.op.view, r)
+	principals, err := a.principalsOf(&o.op.view.Ring.Settings)
+	if err != nil {
+		a.loadFailed(o.op, reportError(v1alpha1.ReportInvalidRing, err.Error()))
+		return
+	}
+	a.takeUp(o.op.view, r, principals)
 }
 
 // build makes a ring of the keys named.
@@ -159,8 +166,8 @@ func (a *Agent) build(r *v1alpha1.Keyring, ids []string) (*envelope.Keyring, err
 }
 
 // takeUp puts a ring in the place of the one held.
-func (a *Agent) takeUp(view *rotation.View, r *envelope.Keyring) {
-	a.Holder.Swap(r)
+func (a *Agent) takeUp(view *rotation.View, r *envelope.Keyring, principals *boundPrincipals) {
+	a.Holder.Swap(r, a.bind(principals))
 	a.member.Loaded(view, nil)
 	a.keys.keepOnly(view.Ring)
 	a.ring = map[string]v1alpha1.ReportedKey{}

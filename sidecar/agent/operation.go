@@ -173,6 +173,10 @@ func (a *Agent) reportOf(wanted *rotation.Report) *Report {
 	for _, id := range wanted.KeyIDs {
 		r.Keys = append(r.Keys, a.ring[id])
 	}
+	if r.Error == nil && a.exposed {
+		r.Error = reportError(v1alpha1.ReportUpstreamExposed,
+			"the app answers on the pod's own address, where forged states reach it around the sidecar: let it listen on 127.0.0.1")
+	}
 	if r.Error != nil && r.Error.Reason == v1alpha1.ReportNoRing && a.obstacle != "" {
 		r.Error = reportError(v1alpha1.ReportNoRing, a.obstacle)
 	}

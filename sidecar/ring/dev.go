@@ -28,7 +28,7 @@ func (h *Holder) ServeDev(m *Metrics, maxStateBytes int) error {
 	if err := ring.SelfTest(h.now()); err != nil {
 		return fmt.Errorf("development key: %w", err)
 	}
-	h.Swap(ring)
+	h.Swap(ring, nil)
 	h.Serve(true)
 	m.Keyring(1, map[KeyState]int{KeyMinting: 1})
 	return nil

@@ -34,6 +34,7 @@ type Holder struct {
 // A snapshot is one state of a Holder. It never changes.
 type snapshot struct {
 	ring    *envelope.Keyring // nil: none is in memory
+	who     Principals        // by its settings; nil: nobody is asked
 	serving bool              // the ring has been joined
 	why     string            // why it is not, in words
 }
@@ -121,10 +122,10 @@ func (h *Holder) open(b envelope.Binding, token string) (envelope.Opened, error)
 // OnUnknownKey sets what reads the ring anew. It must return when that is done, has failed, or ctx ends. It is set before the Holder is used.
 func (h *Holder) OnUnknownKey(read func(ctx context.Context)) { h.refresh.read = read }
 
-// Swap puts a ring in the place of the one that is held, and counts as its confirmation. Whether it is served with is Serve's to say.
-func (h *Holder) Swap(ring *envelope.Keyring) {
+// Swap puts a ring and its principals, nil for none, in the place of those that are held, and counts as its confirmation. Whether it is served with is Serve's to say.
+func (h *Holder) Swap(ring *envelope.Keyring, who Principals) {
 	s := *h.current.Load()
-	s.ring = ring
+	s.ring, s.who = ring, who
 	h.Confirm()
 	h.current.Store(&s)
 }
@@ -142,7 +143,7 @@ func (h *Holder) Drop(ids ...envelope.KeyID) {
 // Clear forgets the ring.
 func (h *Holder) Clear() {
 	s := *h.current.Load()
-	s.ring = nil
+	s.ring, s.who = nil, nil
 	h.current.Store(&s)
 }
 

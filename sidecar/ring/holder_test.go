@@ -35,7 +35,7 @@ func keyring(t testing.TB, minting envelope.KeyID, others ...envelope.KeyID) *en
 func serving(t testing.TB, o Options, r *envelope.Keyring) *Holder {
 	t.Helper()
 	h := NewHolder(o)
-	h.Swap(r)
+	h.Swap(r, nil)
 	h.Serve(true)
 	return h
 }
@@ -63,7 +63,7 @@ func TestNothingIsServedBeforeTheRingIsJoined(t *testing.T) {
 		}
 	}
 	tryAll("at the start")
-	h.Swap(keyring(t, idA))
+	h.Swap(keyring(t, idA), nil)
 	tryAll("in memory, not joined")
 	h.Serve(true)
 	if !h.Ready() || h.Reason() != "" {
@@ -80,7 +80,7 @@ func TestTheClockIsReadBeforeTheRing(t *testing.T) {
 		now := time.Now()
 		if !swapped { // the ring moves on while the clock is read
 			swapped = true
-			h.Swap(keyring(t, idB, idA))
+			h.Swap(keyring(t, idB, idA), nil)
 		}
 		return now
 	}}, keyring(t, idA))
@@ -122,7 +122,7 @@ func TestSealOpenAndSwapAtTheSameTime(t *testing.T) {
 				return
 			default:
 			}
-			h.Swap(rings[i%len(rings)])
+			h.Swap(rings[i%len(rings)], nil)
 			h.Explain("x")
 			h.Confirm()
 		}
@@ -160,7 +160,7 @@ func TestAnUnknownKeyMakesTheRingBeReadAnewButNotOften(t *testing.T) {
 			reads.Add(1)
 			time.Sleep(10 * time.Millisecond)
 			if next != nil {
-				h.Swap(next)
+				h.Swap(next, nil)
 			}
 		})
 		sealed, err := keyring(t, idB).Seal(time.Now(), envelope.Binding{}, []byte("s"))
@@ -219,7 +219,7 @@ func TestARequestDoesNotWaitLongForTheRing(t *testing.T) {
 func TestMaxAgeStopsWhatIsNoLongerConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHolder(Options{MaxAge: time.Minute})
-		h.Swap(keyring(t, idA))
+		h.Swap(keyring(t, idA), nil)
 		h.Serve(true)
 		forEver := serving(t, Options{}, keyring(t, idA))
 		time.Sleep(50 * time.Second)
