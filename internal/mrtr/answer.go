@@ -91,7 +91,7 @@ func (x *Exchange) Edits(text []byte, declared bool) []Edit {
 	if bytes.HasPrefix(text, []byte(byteOrderMark)) {
 		start = len(byteOrderMark)
 	}
-	root, err := scanText(text, start, maxMessageDepth)
+	root, err := scanText(text, start, MaxDepth)
 	if err != nil {
 		if !declared && !errors.Is(err, errDepth) && !LooksLikeJSON(text) {
 			return nil

@@ -141,7 +141,7 @@ func FuzzAnswerStream(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, request, in string, size int) {
-		if _, err := ParseRequest([]byte(request)); size <= 0 || err != nil && request != "" {
+		if _, err := ParseRequest([]byte(request), MaxDepth); size <= 0 || err != nil && request != "" {
 			return
 		}
 		x, faults := testExchange(t, request)

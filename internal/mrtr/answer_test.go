@@ -14,7 +14,7 @@ func testExchange(t testing.TB, body string) (*Exchange, *[]Fault) {
 	var r *Request
 	if body != "" {
 		var err error
-		if r, err = ParseRequest([]byte(body)); err != nil {
+		if r, err = ParseRequest([]byte(body), MaxDepth); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -79,7 +79,7 @@ func TestCanonicalRefusedVectors(t *testing.T) {
 		}
 	}
 	// As the value of a member, the empty text is no JSON at all.
-	_, err := ParseRequest([]byte(`{"method":"tools/call","params":{"arguments":}}`))
+	_, err := ParseRequest([]byte(`{"method":"tools/call","params":{"arguments":}}`), MaxDepth)
 	wantError(t, err, 400, CodeParse, "null")
 }
 

@@ -106,7 +106,7 @@ func (l *lexer) beginValue(c byte) (lexEvent, bool) {
 			l.expect = lexFirstName
 		}
 		l.open = append(l.open, c)
-		return lexOpen, len(l.open) <= maxMessageDepth
+		return lexOpen, len(l.open) <= MaxDepth
 	case c == '"':
 		l.expect, l.name = lexString, false
 	case c == '-':

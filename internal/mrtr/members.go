@@ -12,7 +12,7 @@ import (
 // checked by a scanner before.
 func members(data []byte, obj span) iter.Seq2[[]byte, span] {
 	return func(yield func([]byte, span) bool) {
-		s := scanner{data: data[:obj.end], pos: obj.start + 1, maxDepth: maxMessageDepth}
+		s := scanner{data: data[:obj.end], pos: obj.start + 1, maxDepth: MaxDepth}
 		for s.space(); s.peek() == '"' || s.peek() == ','; s.space() {
 			if s.peek() == ',' {
 				s.pos++
@@ -34,7 +34,7 @@ func members(data []byte, obj span) iter.Seq2[[]byte, span] {
 // checked by a scanner before.
 func elements(data []byte, arr span) iter.Seq[span] {
 	return func(yield func(span) bool) {
-		s := scanner{data: data[:arr.end], pos: arr.start + 1, maxDepth: maxMessageDepth}
+		s := scanner{data: data[:arr.end], pos: arr.start + 1, maxDepth: MaxDepth}
 		for s.space(); s.pos < arr.end-1; s.space() {
 			if s.peek() == ',' {
 				s.pos++

@@ -65,12 +65,13 @@ func (c *Carrier) WithState(state []byte) Edit {
 // ParseRequest judges the body of a request. It fails with an *Error if the body
 // is not exactly one JSON value in UTF-8, or if any message in it could be a
 // carrier that two parsers read differently, a batch within a batch among them.
-// Messages that are not carriers are not judged. The result aliases body.
-func ParseRequest(body []byte) (*Request, error) {
+// Messages that are not carriers are not judged. No more than maxDepth arrays and
+// objects may be open at once; it is at most MaxDepth. The result aliases body.
+func ParseRequest(body []byte, maxDepth int) (*Request, error) {
 	if !utf8.Valid(body) {
 		return nil, notJSON("not UTF-8")
 	}
-	root, err := scanText(body, 0, maxMessageDepth)
+	root, err := scanText(body, 0, min(maxDepth, MaxDepth))
 	if errors.Is(err, errDepth) {
 		return nil, invalid(nil, "nested too deeply")
 	}

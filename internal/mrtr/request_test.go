@@ -45,7 +45,7 @@ func TestParseRequestReadsCarriers(t *testing.T) {
 			`1`, "tools/call", "", strings.Repeat("[", 512) + strings.Repeat("]", 512), "-"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := ParseRequest([]byte(c.body))
+			r, err := ParseRequest([]byte(c.body), MaxDepth)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,7 +93,7 @@ func TestParseRequestPassesOtherMessages(t *testing.T) {
 		`[{"id":1,"method":"ping"},{"id":1,"method":"ping","id":2}]`,
 		`{"a":` + strings.Repeat("[", 9999) + strings.Repeat("]", 9999) + `}`,
 	} {
-		r, err := ParseRequest([]byte(body))
+		r, err := ParseRequest([]byte(body), MaxDepth)
 		if err != nil || len(r.Carriers) != 0 {
 			t.Errorf("%.80s: %v, %v", body, r, err)
 		}
@@ -119,13 +119,13 @@ func TestParseRequestRefusesWhatIsNoJSON(t *testing.T) {
 		"raw line break":    "{\"id\":1,\"a\":\"\n\"}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ParseRequest([]byte(body))
+			_, err := ParseRequest([]byte(body), MaxDepth)
 			wantError(t, err, 400, CodeParse, "null")
 		})
 	}
-	_, err := ParseRequest([]byte(strings.Repeat("[", 10001) + strings.Repeat("]", 10001)))
+	_, err := ParseRequest([]byte(strings.Repeat("[", 10001)+strings.Repeat("]", 10001)), MaxDepth)
 	wantError(t, err, 400, CodeInvalidRequest, "null")
-	_, err = ParseRequest(bytes.Repeat([]byte(`{"a":`), 800_000))
+	_, err = ParseRequest(bytes.Repeat([]byte(`{"a":`), 800_000), MaxDepth)
 	wantError(t, err, 400, CodeInvalidRequest, "null")
 }
 
@@ -170,7 +170,7 @@ func TestParseRequestRefusesAmbiguousCarriers(t *testing.T) {
 		{"a state in a batch", `[{"id":"z","method":"tools/call","params":{"requestState":"x"}}]`, `"z"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := ParseRequest([]byte(c.body))
+			_, err := ParseRequest([]byte(c.body), MaxDepth)
 			wantError(t, err, 400, CodeInvalidRequest, c.id)
 		})
 	}
@@ -178,7 +178,7 @@ func TestParseRequestRefusesAmbiguousCarriers(t *testing.T) {
 
 func TestParseRequestBatch(t *testing.T) {
 	r, err := ParseRequest([]byte(`[ {"id":1,"method":"tools/call","params":{"name":"a","requestState":null}} , {"id":2,"method":"ping","id":3},
-		5, {"id":"1","method":"prompts/get","params":{"name":"b"}}]`))
+		5, {"id":"1","method":"prompts/get","params":{"name":"b"}}]`), MaxDepth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,17 +188,17 @@ func TestParseRequestBatch(t *testing.T) {
 }
 
 func TestPitfall38DuplicateKeys(t *testing.T) {
-	_, err := ParseRequest([]byte(`{"id":1,"method":"tools/call","params":{"name":"safe","arguments":{"env":"dev","env":"prod"}}}`))
+	_, err := ParseRequest([]byte(`{"id":1,"method":"tools/call","params":{"name":"safe","arguments":{"env":"dev","env":"prod"}}}`), MaxDepth)
 	wantError(t, err, 400, CodeInvalidRequest, `1`)
 }
 
 func TestPitfall40NullIsAbsence(t *testing.T) {
-	r, err := ParseRequest([]byte(`{"id":1,"method":"tools/call","params":{"requestState":null}}`))
+	r, err := ParseRequest([]byte(`{"id":1,"method":"tools/call","params":{"requestState":null}}`), MaxDepth)
 	if err != nil || r.Carriers[0].State != nil {
 		t.Errorf("null: %+v, %v", r, err)
 	}
 	for _, member := range []string{`"requestState":7`, `"requestState":{}`, `"RequestState":"x"`, `"requestſtate":"x"`, `"request\u017Ftate":null`} {
-		_, err := ParseRequest([]byte(`{"id":1,"method":"tools/call","params":{` + member + `}}`))
+		_, err := ParseRequest([]byte(`{"id":1,"method":"tools/call","params":{`+member+`}}`), MaxDepth)
 		wantError(t, err, 400, CodeInvalidRequest, `1`)
 	}
 }
@@ -207,7 +207,7 @@ func FuzzParseRequest(f *testing.F) {
 	f.Add([]byte(`[{"id":1,"method":"tools/call","params":{"name":"a","arguments":{"b":[1]}}}]`))
 	f.Add([]byte(`{"\u0069d":"\ud800","method":"tools/call","params":{"requestState":"x"}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := ParseRequest(body)
+		r, err := ParseRequest(body, MaxDepth)
 		if err != nil {
 			var e *Error
 			if !errors.As(err, &e) {
@@ -225,7 +225,7 @@ func FuzzParseRequest(f *testing.F) {
 			}
 			if same := Replace(body, c.WithState(c.State)); len(r.Carriers) != 1 {
 				t.Fatalf("%q: a state in a batch", body)
-			} else if again, err := ParseRequest(same); err != nil || string(again.Carriers[0].State) != string(c.State) {
+			} else if again, err := ParseRequest(same, MaxDepth); err != nil || string(again.Carriers[0].State) != string(c.State) {
 				t.Fatalf("%q became %q: %v", body, same, err)
 			}
 		}

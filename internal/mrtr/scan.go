@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// maxMessageDepth bounds the open arrays and objects of any message, as
-// encoding/json does. The scanner does not recurse; the bound is for those who
-// read the message after us.
-const maxMessageDepth = 10000
+// MaxDepth bounds the open arrays and objects of any message, as encoding/json
+// does. The scanner does not recurse; the bound is for those who read the message
+// after us.
+const MaxDepth = 10000
 
 var (
 	errSyntax = errors.New("mrtr: not exactly one JSON value")

@@ -65,7 +65,7 @@ func (x *exchange) admitJSON(body io.Reader) (payload, bool) {
 	if !ok || !x.holdOrAnswer(x.proxy.active) {
 		return payload{}, false
 	}
-	request, err := mrtr.ParseRequest(text)
+	request, err := mrtr.ParseRequest(text, x.proxy.config.MaxJSONDepth)
 	if err != nil {
 		var verdict *mrtr.Error
 		if !errors.As(err, &verdict) {

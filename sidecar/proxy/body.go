@@ -30,6 +30,8 @@ type patientBody struct {
 	control *http.ResponseController
 	gap     time.Duration
 
+	atEnd func() // nil, or called once the body has been read to its end
+
 	mu       sync.Mutex
 	due      time.Time // when a hurried body must be there, but for what came; zero: any time
 	came     int64
@@ -41,7 +43,7 @@ type patientBody struct {
 
 // newPatientBody returns the request's body, nil if it has none.
 func newPatientBody(w http.ResponseWriter, r *http.Request, gap time.Duration) *patientBody {
-	if r.Body == nil || r.Body == http.NoBody {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 { // HTTP/2 gives a body that ends at once
 		return nil
 	}
 	b := &patientBody{body: r.Body, control: http.NewResponseController(w), gap: gap}
@@ -67,6 +69,9 @@ func (b *patientBody) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := b.body.Read(p)
+	if errors.Is(err, io.EOF) && b.atEnd != nil {
+		b.atEnd()
+	}
 	b.endRead(n, err)
 	return n, err
 }

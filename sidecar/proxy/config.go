@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/requeststate/operator/internal/envelope"
+	"github.com/requeststate/operator/internal/mrtr"
 )
 
 // Defaults for fields of Config that are zero.
@@ -21,6 +22,8 @@ const (
 	DefaultMaxConcurrent       = 256
 	DefaultMaxIncomingBodies   = 1024
 	DefaultMaxStreams          = 4096
+	DefaultMaxHeaderBytes      = 65536
+	DefaultMaxJSONDepth        = mrtr.MaxDepth
 	DefaultBodyIdleTimeout     = 30 * time.Second
 	DefaultBodyTimeout         = 60 * time.Second
 )
@@ -48,6 +51,10 @@ type Principals interface {
 	// internal error; it must not hold credentials. It is called once for an
 	// exchange that has a carrier.
 	Principal(r *http.Request) ([32]byte, error)
+	// Screen removes from header and trailer of the request what its peer may
+	// not say of the principal. It is called before anything is forwarded, and
+	// again once a trailer has come.
+	Screen(r *http.Request)
 }
 
 // Hooks are called for metrics. Each may be nil; they are called concurrently.
@@ -71,10 +78,15 @@ type Config struct {
 	MaxStateBytes int
 	// MaxBodyBytes bounds a JSON request body.
 	MaxBodyBytes int64
-	// ResponseBufferBytes bounds the JSON answer to a carrier, and one event
-	// of any event stream. A longer answer is replaced by an internal error; a
-	// longer event aborts the stream.
+	// ResponseBufferBytes bounds what is held of the JSON answer to a carrier,
+	// and of one event of any event stream. A longer one is judged while it
+	// passes; if its state cannot be sealed the connection is aborted.
 	ResponseBufferBytes int
+	// MaxHeaderBytes bounds a request's target and header.
+	MaxHeaderBytes int
+	// MaxJSONDepth bounds the arrays and objects that may be open at once in
+	// a JSON request body, for the sake of those who read it after the proxy.
+	MaxJSONDepth int
 	// MaxConcurrent bounds the exchanges whose request has been read and
 	// whose answer has not begun to stream; one more is answered 503.
 	MaxConcurrent int
@@ -113,6 +125,7 @@ type Config struct {
 type Proxy struct {
 	config    Config
 	transport http.RoundTripper
+	who       Principals
 	incoming  slots // whose body is being read
 	active    slots // that wait for upstream
 	streams   slots // that may last
@@ -127,15 +140,25 @@ func New(c Config) (*Proxy, error) {
 	p := &Proxy{
 		config:    c,
 		transport: c.Transport,
+		who:       c.Principals,
 		incoming:  make(slots, c.MaxIncomingBodies),
 		active:    make(slots, c.MaxConcurrent),
 		streams:   make(slots, c.MaxStreams),
+	}
+	if p.who == nil {
+		p.who = nobody{}
 	}
 	if p.transport == nil {
 		p.transport = newTransport()
 	}
 	return p, nil
 }
+
+// Nobody leaves all requests unbound.
+type nobody struct{}
+
+func (nobody) Principal(*http.Request) ([32]byte, error) { return [32]byte{}, nil }
+func (nobody) Screen(*http.Request)                      {}
 
 func (c *Config) check() error {
 	u := c.Upstream
@@ -151,11 +174,14 @@ func (c *Config) check() error {
 	}
 	for name, limit := range map[string]int64{
 		"MaxStateBytes": int64(c.MaxStateBytes), "MaxBodyBytes": c.MaxBodyBytes, "ResponseBufferBytes": int64(c.ResponseBufferBytes),
-		"MaxConcurrent": int64(c.MaxConcurrent), "MaxIncomingBodies": int64(c.MaxIncomingBodies), "MaxStreams": int64(c.MaxStreams),
+		"MaxHeaderBytes": int64(c.MaxHeaderBytes), "MaxJSONDepth": int64(c.MaxJSONDepth), "MaxConcurrent": int64(c.MaxConcurrent), "MaxIncomingBodies": int64(c.MaxIncomingBodies), "MaxStreams": int64(c.MaxStreams),
 	} {
 		if limit < 0 || limit > MaxLimit {
 			return fmt.Errorf("proxy: %s must not be negative, nor more than %d", name, MaxLimit)
 		}
+	}
+	if c.MaxJSONDepth > mrtr.MaxDepth {
+		return fmt.Errorf("proxy: MaxJSONDepth must not be more than %d", mrtr.MaxDepth)
 	}
 	for _, path := range c.PassthroughPaths {
 		if !strings.HasPrefix(path, "/") || !isPlainPath(path) {
@@ -172,6 +198,8 @@ func (c *Config) setDefaults() {
 	setDefault(&c.MaxConcurrent, DefaultMaxConcurrent)
 	setDefault(&c.MaxIncomingBodies, DefaultMaxIncomingBodies)
 	setDefault(&c.MaxStreams, DefaultMaxStreams)
+	setDefault(&c.MaxHeaderBytes, DefaultMaxHeaderBytes)
+	setDefault(&c.MaxJSONDepth, DefaultMaxJSONDepth)
 	setDefault(&c.BodyIdleTimeout, DefaultBodyIdleTimeout)
 	setDefault(&c.BodyTimeout, DefaultBodyTimeout)
 	if c.Logger == nil {

@@ -32,6 +32,10 @@ func (p *Proxy) outgoing(r *http.Request, body payload) *http.Request {
 		Header: r.Header.Clone(),
 	}).WithContext(r.Context())
 	body.attach(out)
+	if len(r.Trailer) > 0 {
+		// The same map: a trailer's values come with the end of the body.
+		out.Trailer, out.ContentLength = r.Trailer, -1
+	}
 	removeHopByHop(out.Header)
 	// What is compressed cannot be judged.
 	out.Header.Set("Accept-Encoding", "identity")
@@ -53,6 +57,17 @@ func (b payload) attach(out *http.Request) {
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.bytes)), nil }
 		out.Body, _ = out.GetBody()
 	}
+}
+
+// headerBytes counts what a request's target and header take on the wire, about.
+func headerBytes(r *http.Request) int {
+	n := len(r.Method) + len(r.RequestURI) + len(r.Host)
+	for name, values := range r.Header {
+		for _, value := range values {
+			n += len(name) + len(value) + len(": \r\n")
+		}
+	}
+	return n
 }
 
 // target returns the URL that has the request's path and query as they came, on

@@ -18,7 +18,7 @@ const retryAfterSeconds = 1
 // a version (505) or an expectation (417) that it does not know.
 func (x *exchange) answer(status int, body []byte) {
 	h := x.w.Header()
-	if !x.body.ended() {
+	if !x.body.ended() && x.r.ProtoMajor == 1 { // HTTP/2 ends the one stream
 		// Else net/http would withhold the answer until it has drained the
 		// body, which may never come.
 		h.Set("Connection", "close")

@@ -37,12 +37,12 @@ func isPlainPath(path string) bool {
 	return true
 }
 
-// isPlainHTTP reports whether the request keeps to HTTP/1 as we read it, or changes
-// to WebSocket where nothing is read. The preface of HTTP/2 is the one thing of
-// another version that net/http hands to a handler.
+// isPlainHTTP reports whether the request keeps to HTTP/1 or HTTP/2, or changes to
+// WebSocket where nothing is read. The preface of HTTP/2 is the one request without
+// a meaning that net/http hands to a handler, if its server does not speak HTTP/2.
 func isPlainHTTP(r *http.Request, passthrough bool) bool {
 	upgrade := r.Header["Upgrade"]
-	if r.Method == http.MethodConnect || r.Method == "PRI" || r.ProtoMajor != 1 {
+	if r.Method == http.MethodConnect || r.Method == "PRI" || r.ProtoMajor != 1 && r.ProtoMajor != 2 {
 		return false
 	}
 	if len(upgrade) == 0 {

@@ -14,14 +14,20 @@ import (
 // ServeHTTP answers one request.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{proxy: p, w: &answerWriter{ResponseWriter: w}, r: r}
+	p.who.Screen(r)
 	x.body = newPatientBody(w, r, p.config.BodyIdleTimeout)
+	if x.body != nil {
+		x.body.atEnd = func() { p.who.Screen(r) } // the trailer has come
+	}
 	defer x.end()
 	passes := p.isPassthrough(r)
 	switch {
 	case !p.config.Sealer.Ready():
 		x.answerUnavailable("Not ready: no key ring yet")
 	case !isPlainHTTP(r, passes):
-		x.refuse(http.StatusNotImplemented, "CONNECT, Upgrade and HTTP/2 are not supported")
+		x.refuse(http.StatusNotImplemented, "CONNECT and Upgrade are not supported")
+	case headerBytes(r) > p.config.MaxHeaderBytes:
+		x.refuse(http.StatusRequestHeaderFieldsTooLarge, "Header too large")
 	case passes:
 		x.passThrough()
 	default:
@@ -197,10 +203,10 @@ func (x *exchange) binding(c *mrtr.Carrier) envelope.Binding {
 
 // identify asks once who makes the request, if tokens may be bound to it.
 func (x *exchange) identify() {
-	if x.proxy.config.Principals == nil || len(x.request.Carriers) == 0 {
+	if len(x.request.Carriers) == 0 {
 		return
 	}
-	principal, err := x.proxy.config.Principals.Principal(x.r)
+	principal, err := x.proxy.who.Principal(x.r)
 	if err != nil {
 		x.noBinding = true
 		x.log("principal failed", "error", err.Error())

@@ -206,6 +206,11 @@ type fixedPrincipal struct {
 
 func (p *fixedPrincipal) Principal(*http.Request) ([32]byte, error) { return p.digest, p.err }
 
+func (p *fixedPrincipal) Screen(r *http.Request) {
+	r.Header.Del("X-User")
+	r.Trailer.Del("X-User")
+}
+
 func TestPrincipalIsBound(t *testing.T) {
 	who := &fixedPrincipal{digest: [32]byte{1}}
 	b := newBench(t, answering("application/json", `{"id":1,"result":{"requestState":"s"}}`), func(c *Config) { c.Principals = who })

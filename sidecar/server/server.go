@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +15,14 @@ const (
 	// DefaultDrain bounds how long exchanges that are under way may go on after the end was asked for.
 	DefaultDrain = 10 * time.Second
 
-	readHeaderTimeout = 10 * time.Second
+	// DefaultReadHeaderTimeout bounds how long a request's header may take to come.
+	DefaultReadHeaderTimeout = 10 * time.Second
+
 	// Longer than load balancers keep theirs, so that none writes a request into a connection that is being closed.
 	idleTimeout    = 3 * time.Minute
 	maxHeaderBytes = 64 << 10
+	// What a handler counts and what net/http reads differ a little; and a handler's answer is the better one.
+	headerSlack = 64 << 10
 )
 
 // A Port is an address and what answers there.
@@ -28,6 +33,13 @@ type Port struct {
 	Listener net.Listener
 	// Handler answers.
 	Handler http.Handler
+	// JSONRPC is for a port whose clients speak JSON-RPC: what net/http refuses of its own accord is answered with such a body, and HTTP/2 is spoken without
+	// TLS to clients that begin with it.
+	JSONRPC bool
+	// MaxHeaderBytes bounds a request's header; 0: 64 KiB. A JSONRPC port reads up to twice as much and somewhat more, so that its handler can answer itself.
+	MaxHeaderBytes int
+	// ReadHeaderTimeout bounds how long a header may take to come; 0: DefaultReadHeaderTimeout.
+	ReadHeaderTimeout time.Duration
 }
 
 // Serve serves ports until ctx ends, or one of them fails. Then it closes them one after another, in the order given: each stops accepting, and
@@ -39,7 +51,7 @@ func Serve(ctx context.Context, ports []Port, drain time.Duration, logger *slog.
 		servers[i] = newServer(p, logger)
 		logger.Info("listening", "port", p.Name, "address", p.Listener.Addr().String())
 		go func() {
-			if err := servers[i].Serve(p.Listener); !errors.Is(err, http.ErrServerClosed) {
+			if err := servers[i].Serve(listenerOf(p)); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("%s: %w", p.Name, err)
 			}
 		}()
@@ -63,11 +75,19 @@ func Serve(ctx context.Context, ports []Port, drain time.Duration, logger *slog.
 
 // newServer has no write timeout: a stream lasts as long as its two ends want it to.
 func newServer(p Port, logger *slog.Logger) *http.Server {
-	return &http.Server{
+	s := &http.Server{
 		Handler:           p.Handler,
-		ReadHeaderTimeout: readHeaderTimeout,
+		ReadHeaderTimeout: cmp.Or(p.ReadHeaderTimeout, DefaultReadHeaderTimeout),
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
+		MaxHeaderBytes:    cmp.Or(p.MaxHeaderBytes, maxHeaderBytes),
 		ErrorLog:          newErrorLog(p.Name, logger),
 	}
+	if p.JSONRPC {
+		s.MaxHeaderBytes = 2*s.MaxHeaderBytes + headerSlack
+		s.Protocols = new(http.Protocols)
+		s.Protocols.SetHTTP1(true)
+		s.Protocols.SetUnencryptedHTTP2(true)
+		answerInJSONRPC(s)
+	}
+	return s
 }
