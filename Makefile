@@ -76,6 +76,10 @@ test: control-plane ## Run unit and envtest suites of the main module and of tes
 	@# Never from the cache: what these tests read lies outside their module, where go test does not look for changes.
 	cd test && go test $(RACE) -timeout 20m -count=1 $(TEST_FLAGS) ./...
 
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME each (30s). What it finds lands in the package's testdata.
+	hack/fuzz.sh $(FUZZTIME)
+
 .PHONY: verify
 verify: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Fail if anything generated is stale; change nothing.
 	hack/verify.sh

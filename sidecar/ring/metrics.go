@@ -31,6 +31,7 @@ const OpUnwrap = "unwrap"
 // Metrics are the metrics of a sidecar. All methods are safe for concurrent use.
 type Metrics struct {
 	seals          prometheus.Counter
+	sealErrors     prometheus.Counter
 	unseals        *prometheus.CounterVec
 	sealSeconds    prometheus.Histogram
 	unsealSeconds  prometheus.Histogram
@@ -51,6 +52,7 @@ var fastBuckets = []float64{1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		seals:         prometheus.NewCounter(prometheus.CounterOpts{Name: "requeststate_seal_total", Help: "States sealed."}),
+		sealErrors:    prometheus.NewCounter(prometheus.CounterOpts{Name: "requeststate_seal_errors_total", Help: "States that could not be sealed; the log says why."}),
 		unseals:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requeststate_unseal_total", Help: "Tokens opened or refused, by result: ok or the cause of the refusal."}, []string{"result"}),
 		sealSeconds:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: "requeststate_seal_duration_seconds", Help: "Time to seal a state.", Buckets: fastBuckets}),
 		unsealSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "requeststate_unseal_duration_seconds", Help: "Time to open or refuse a token.", Buckets: fastBuckets}),
@@ -65,7 +67,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			v1alpha1.ReportUnwrapFailed, v1alpha1.ReportKMSUnavailable, v1alpha1.ReportKMSDenied, v1alpha1.ReportSelfTestFailed,
 		},
 	}
-	r.MustRegister(m.seals, m.unseals, m.sealSeconds, m.unsealSeconds, m.generation, m.keys, m.loadErrors, m.kmsRequests, m.kmsSeconds)
+	r.MustRegister(m.seals, m.sealErrors, m.unseals, m.sealSeconds, m.unsealSeconds, m.generation, m.keys, m.loadErrors, m.kmsRequests, m.kmsSeconds)
 	for _, result := range []string{
 		ResultOK, string(envelope.CauseMalformed), string(envelope.CauseUnknownKey), string(envelope.CauseAuthentication),
 		string(envelope.CauseFromTheFuture), string(envelope.CauseExpired), string(envelope.CauseRequestMismatch), string(envelope.CausePrincipalMismatch),
@@ -81,15 +83,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Sealed counts a sealing that was tried; one that failed is in the log. It is a hook of the proxy.
+// Sealed counts a sealing that was tried. It is a hook of proxy and codec.
 func (m *Metrics) Sealed(ok bool, took time.Duration) {
 	if ok {
 		m.seals.Inc()
+	} else {
+		m.sealErrors.Inc()
 	}
 	m.sealSeconds.Observe(took.Seconds())
 }
 
-// Opened counts a token that was opened or refused. result is ResultOK or an envelope.Cause. It is a hook of the proxy.
+// Opened counts a token that was opened or refused. result is ResultOK or an envelope.Cause. It is a hook of proxy and codec.
 func (m *Metrics) Opened(result string, took time.Duration) {
 	m.unseals.WithLabelValues(result).Inc()
 	m.unsealSeconds.Observe(took.Seconds())
