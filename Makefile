@@ -18,7 +18,7 @@ BINARIES := bin/manager bin/sidecar bin/kubectl-requeststate
 
 GO_SOURCES := $(shell find api cmd controllers internal sidecar clients -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 DEMO_SOURCES := $(shell find test -name '*.go' -not -name '*_test.go' 2>/dev/null) test/go.mod test/go.sum
-SCRIPTS := .ci/run $(shell find hack -name '*.sh')
+SCRIPTS := .ci/run $(shell find hack test -name '*.sh')
 
 ##@ General
 
@@ -75,6 +75,10 @@ test: control-plane ## Run unit and envtest suites of the main module and of tes
 	go test -timeout 20m $(TEST_FLAGS) ./internal/rotation/model
 	@# Never from the cache: what these tests read lies outside their module, where go test does not look for changes.
 	cd test && go test $(RACE) -timeout 20m -count=1 $(TEST_FLAGS) ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks. Those of the proxy have a peer in the same run, net/http's reverse proxy: compare with it, not with yesterday. BENCH_FLAGS is passed on.
+	go test -run '^$$' -bench . $(BENCH_FLAGS) ./internal/... ./sidecar/...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME each (30s). What it finds lands in the package's testdata.

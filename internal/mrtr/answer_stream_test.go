@@ -171,3 +171,23 @@ func BenchmarkAnswerStream(b *testing.B) {
 		}
 	}
 }
+
+func TestTheNameIsSeenHoweverTheTextIsCut(t *testing.T) {
+	for _, text := range []string{"xx requestState", "REQUESTSTATE", "reque\u017ft\u017ftate", `ab\u0072`, "r\x00e\x00q\x00u\x00e\x00s\x00t\x00S\x00t\x00a\x00t\x00e\x00"} {
+		for size := 1; size <= len(text); size++ {
+			var w carryWatch
+			for rest := []byte(text); len(rest) > 0; rest = rest[min(size, len(rest)):] {
+				w.next(rest[:min(size, len(rest))])
+			}
+			if !w.seen {
+				t.Errorf("%q in pieces of %d", text, size)
+			}
+		}
+	}
+	for _, text := range []string{"requestStat", "request State", `\n`, "equestState", "requestXtate"} {
+		var w carryWatch
+		if w.next([]byte(text)); w.seen {
+			t.Errorf("%q", text)
+		}
+	}
+}

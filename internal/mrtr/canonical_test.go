@@ -42,7 +42,7 @@ func readVectors(t *testing.T) canonicalVectors {
 	return v
 }
 
-func TestCanonicalVectors(t *testing.T) {
+func TestPitfall37CanonicalVectors(t *testing.T) {
 	for _, v := range readVectors(t).Vectors {
 		var arguments []byte
 		if v.Arguments != nil {

@@ -63,8 +63,12 @@ func (w *carryWatch) next(p []byte) {
 	if w.seen {
 		return
 	}
-	text := append(w.tail, withoutNUL(p)...)
-	w.seen = MayCarry(text)
-	keep := min(len(text), maxStateName-1)
-	w.tail = append([]byte(nil), text[len(text)-keep:]...)
+	p = withoutNUL(p)
+	const most = maxStateName - 1
+	seam := append(w.tail, p[:min(len(p), most)]...)
+	w.seen = MayCarry(seam) || MayCarry(p)
+	if len(p) >= most {
+		seam = p
+	}
+	w.tail = append(make([]byte, 0, 2*most), seam[max(0, len(seam)-most):]...)
 }

@@ -109,7 +109,7 @@ func TestADroppedKeyIsGoneAtOnce(t *testing.T) {
 }
 
 // Pitfall 32: run with -race.
-func TestSealOpenAndSwapAtTheSameTime(t *testing.T) {
+func TestPitfall32SealOpenAndSwapAtTheSameTime(t *testing.T) {
 	h := serving(t, Options{}, keyring(t, idA))
 	h.OnUnknownKey(func(context.Context) {})
 	rings := []*envelope.Keyring{keyring(t, idA), keyring(t, idA, idB), keyring(t, idB, idA)}
