@@ -42,7 +42,7 @@ func (p *Proxy) outgoing(r *http.Request, body payload) *http.Request {
 	if _, given := out.Header["User-Agent"]; !given {
 		out.Header["User-Agent"] = nil // or net/http would send its own
 	}
-	rewriteHost(out, r.Host)
+	rewriteHost(out, r)
 	return out
 }
 
@@ -87,13 +87,6 @@ func (p *Proxy) target(r *http.Request) *url.URL {
 		target.Path, target.RawPath, target.Opaque = "", "", raw
 	}
 	return target
-}
-
-// rewriteHost names upstream's own authority: server libraries refuse a foreign
-// Host on loopback, against DNS rebinding.
-func rewriteHost(out *http.Request, original string) {
-	out.Host = ""
-	out.Header.Set("X-Forwarded-Host", original)
 }
 
 // hopByHop are the headers that end at each hop, besides those that Connection

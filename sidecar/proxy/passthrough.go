@@ -70,7 +70,7 @@ func (x *exchange) passThrough() {
 			r.Out.URL.Scheme, r.Out.URL.Host = upstream.Scheme, upstream.Host
 			r.Out.URL.RawQuery = r.In.URL.RawQuery
 			keepForwarded(r.Out.Header, r.In.Header)
-			rewriteHost(r.Out, r.In.Host)
+			rewriteHost(r.Out, r.In)
 		},
 		ModifyResponse: func(res *http.Response) error {
 			if !isFinal(res) && res.StatusCode != http.StatusSwitchingProtocols {

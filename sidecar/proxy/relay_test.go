@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -342,6 +344,42 @@ func TestPitfall43HostIsRewritten(t *testing.T) {
 	b.raw("GET http://evil/x?y HTTP/1.1\r\nHost: x\r\n\r\n")
 	if seen.Host != b.upstream.Host || seen.RequestURI != "/x?y" {
 		t.Errorf("absolute form: %q %q", seen.Host, seen.RequestURI)
+	}
+}
+
+// A page that has had its own name resolve to loopback must find the server as it
+// would without the proxy.
+func TestAHostThatMayBeRebindingReachesUpstreamAsItCame(t *testing.T) {
+	var seen string
+	b := newBench(t, func(w http.ResponseWriter, r *http.Request) { seen = r.Host }, func(c *Config) { c.PassthroughPaths = []string{"/through"} })
+	own := b.upstream.Host
+	for _, c := range []struct{ host, origin, want string }{
+		{"evil.example.com", "http://evil.example.com", "evil.example.com"},
+		{"evil.example.com:8088", "http://EVIL.example.com:8088", "evil.example.com:8088"},
+		{"mcp.example.com", "https://app.example.com", own},
+		{"mcp.example.com", "null", own},
+		{"mcp.example.com", "", own},
+		{"localhost:8088", "http://localhost:8088", own},
+		{"127.0.0.1", "http://127.0.0.1", own},
+		{"[::1]:8088", "http://[::1]:8088", own},
+	} {
+		for _, path := range []string{"/mcp", "/through"} {
+			request := "POST " + path + " HTTP/1.1\r\nHost: " + c.host + "\r\nContent-Type: application/json\r\nContent-Length: 8\r\n"
+			if c.origin != "" {
+				request += "Origin: " + c.origin + "\r\n"
+			}
+			seen = ""
+			if b.raw(request + "\r\n{\"id\":1}"); seen != c.want {
+				t.Errorf("%s %s from %q: upstream saw %q, want %q", path, c.host, c.origin, seen, c.want)
+			}
+		}
+	}
+	// In a pod requests come in on its own address.
+	r := httptest.NewRequest(http.MethodPost, "http://mcp.example.com/mcp", http.NoBody)
+	r.Header.Set("Origin", "http://mcp.example.com")
+	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 8088})))
+	if b.proxy.ServeHTTP(httptest.NewRecorder(), r); seen != own {
+		t.Errorf("in a pod: %q", seen)
 	}
 }
 
