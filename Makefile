@@ -76,6 +76,11 @@ test: control-plane ## Run unit and envtest suites of the main module and of tes
 	@# Never from the cache: what these tests read lies outside their module, where go test does not look for changes.
 	cd test && go test $(RACE) -timeout 20m -count=1 $(TEST_FLAGS) ./...
 
+.PHONY: conformance
+conformance: bin/conformance bin/everything-server bin/sidecar ## Run the official MCP suite against a server bare and behind the proxy (1 minute). Installs the suite and Node.js once; needs npm.
+	hack/tools/conformance.sh
+	bin/conformance $(CONFORMANCE_FLAGS)
+
 .PHONY: bench
 bench: ## Run the benchmarks. Those of the proxy have a peer in the same run, net/http's reverse proxy: compare with it, not with yesterday. BENCH_FLAGS is passed on.
 	go test -run '^$$' -bench . $(BENCH_FLAGS) ./internal/... ./sidecar/...
@@ -101,6 +106,14 @@ bin/demo: $(GO_SOURCES) $(DEMO_SOURCES)
 	@echo "building $@; up to 4 minutes the first time on 2 cores"
 	cd test && CGO_ENABLED=0 go build -trimpath -o ../$@ ./demo
 
+bin/conformance: $(DEMO_SOURCES)
+	cd test && CGO_ENABLED=0 go build -trimpath -o ../$@ ./conformance
+
+# go-sdk's own server for the conformance suite.
+bin/everything-server: test/go.mod test/go.sum
+	cd test && CGO_ENABLED=0 go build -trimpath -o ../$@ github.com/modelcontextprotocol/go-sdk/conformance/everything-server
+	@touch $@
+
 # Touched only when the version differs from the last build's.
 bin/.version: FORCE
 	@mkdir -p bin
@@ -111,7 +124,7 @@ FORCE:
 
 .PHONY: clean
 clean: ## Remove what is built here; the control plane in bin/k8s and the tools stay. rm -r bin removes them too.
-	rm -f $(BINARIES) bin/demo bin/.version
+	rm -f $(BINARIES) bin/demo bin/conformance bin/everything-server bin/.version
 
 ##@ Deployment
 
