@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/requeststate/operator/internal/nodump"
 )
 
 // version is set when the binary is linked.
@@ -41,6 +43,9 @@ func main() {
 	log.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	klog.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	silenceStdLog(logger)
+	if err := nodump.Disable(); err != nil {
+		logger.Warn("the memory of this process, which holds keys, is not kept out of core dumps", "error", err.Error())
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = run(ctx, o, logger)

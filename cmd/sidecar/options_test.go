@@ -6,7 +6,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	for _, name := range []string{"POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME"} {
+	for _, name := range []string{"POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME", "POD_IP"} {
 		t.Setenv(name, "")
 	}
 	pod := []string{"--pod-name=mcp-0", "--pod-uid=u", "--pod-namespace=prod"}
@@ -51,7 +51,18 @@ func TestParse(t *testing.T) {
 		{[]string{"--dev", "--log-level=loud"}, "--log-level"},
 		{[]string{"--dev", "--log-format=xml"}, "--log-format"},
 		{[]string{"--dev", "extra"}, "unexpected argument"},
-		{[]string{"--dev", "--codec-listen=unix:///x"}, "codec-listen"}, // not before it exists
+		{[]string{"--dev", "--codec-listen=unix:///run/x.sock", "--upstream="}, ""},
+		{[]string{"--dev", "--codec-listen=", "--upstream="}, "there is no codec"},
+		{[]string{"--dev", "--max-json-depth=10001"}, "--max-json-depth must be positive and at most 10000"},
+		{[]string{"--dev", "--max-json-depth=0"}, "--max-json-depth must be positive"},
+		{[]string{"--dev", "--max-streams=0"}, "--max-streams must be positive"},
+		{[]string{"--dev", "--max-concurrent=-1"}, "--max-concurrent must be positive"},
+		{[]string{"--dev", "--max-header-bytes=0"}, "--max-header-bytes must be positive"},
+		{[]string{"--dev", "--header-timeout=0s"}, "--header-timeout must be positive"},
+		{[]string{"--dev", "--body-idle-timeout=-1s"}, "--body-idle-timeout must be positive"},
+		{[]string{"--dev", "--body-timeout=0s"}, "--body-timeout must be positive"},
+		{[]string{"--dev", "--pod-ip=here"}, "status.podIP"},
+		{[]string{"--dev", "--pod-ip=10.0.0.7"}, ""},
 		{[]string{"--version"}, ""},
 	} {
 		args := c.args

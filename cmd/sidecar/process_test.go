@@ -61,6 +61,7 @@ type sidecar struct {
 	cmd           *exec.Cmd
 	proxy, health string // URLs
 	log           *bytes.Buffer
+	header        http.Header // of requests
 }
 
 func freeAddress(t *testing.T) string {
@@ -76,9 +77,16 @@ func freeAddress(t *testing.T) string {
 
 func start(t *testing.T, upstream string, args ...string) *sidecar {
 	t.Helper()
+	return startIn(t, nil, upstream, args...)
+}
+
+// startIn starts a sidecar with more of an environment. Without an upstream there is no proxy.
+func startIn(t *testing.T, env []string, upstream string, args ...string) *sidecar {
+	t.Helper()
 	proxyAddress, healthAddress := freeAddress(t), freeAddress(t)
 	s := &sidecar{t: t, proxy: "http://" + proxyAddress, health: "http://" + healthAddress, log: &bytes.Buffer{}}
 	s.cmd = command(t, append(args, "--upstream="+upstream, "--proxy-listen="+proxyAddress, "--health-listen="+healthAddress)...)
+	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.log
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -106,6 +114,9 @@ func (s *sidecar) request(method, url, body string) (int, string) {
 	req, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	for name, values := range s.header {
+		req.Header[name] = values
 	}
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
@@ -213,7 +224,7 @@ func TestDevServesARound(t *testing.T) {
 	}
 }
 
-func TestTwoReplicasShareAKeyFile(t *testing.T) {
+func TestPitfall36TwoReplicasOfDifferentNamesShareAKeyFile(t *testing.T) {
 	dir := t.TempDir()
 	identity, err := libage.GenerateX25519Identity()
 	if err != nil {
@@ -228,7 +239,7 @@ func TestTwoReplicasShareAKeyFile(t *testing.T) {
 	}
 	write(identityFile, identity.String())
 	url := upstream(t)
-	one := start(t, url, "--key-file="+keyFile, "--age-identity-file="+identityFile)
+	one := startIn(t, []string{"POD_NAME=one", "POD_NAMESPACE=here"}, url, "--key-file="+keyFile, "--age-identity-file="+identityFile)
 	if code, body := one.request(http.MethodPost, one.proxy+"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); code != http.StatusServiceUnavailable || !strings.Contains(body, "jsonrpc") {
 		t.Errorf("before the ring: %d %s", code, body)
 	}
@@ -238,7 +249,7 @@ func TestTwoReplicasShareAKeyFile(t *testing.T) {
 
 	write(keyFile, keyText(t, identity))
 	one.await("/readyz", http.StatusOK)
-	two := start(t, url, "--key-file="+keyFile, "--age-identity-file="+identityFile)
+	two := startIn(t, []string{"POD_NAME=two", "POD_NAMESPACE=there"}, url, "--key-file="+keyFile, "--age-identity-file="+identityFile)
 	two.await("/readyz", http.StatusOK)
 	_, token := one.call("")
 	if text, _ := two.call(token); !strings.Contains(text, `"got":true`) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -17,7 +17,7 @@ import (
 	"github.com/requeststate/operator/sidecar/agent"
 	"github.com/requeststate/operator/sidecar/cluster"
 	"github.com/requeststate/operator/sidecar/keyfile"
-	"github.com/requeststate/operator/sidecar/proxy"
+	"github.com/requeststate/operator/sidecar/principal"
 	"github.com/requeststate/operator/sidecar/ring"
 	"github.com/requeststate/operator/sidecar/server"
 )
@@ -62,6 +62,13 @@ func run(ctx context.Context, o *options, logger *slog.Logger) error {
 		return err
 	}
 	logger.Info("starting", "version", version)
+	if p := probe(o, logger); p != nil {
+		go p.Run(ctx, func(exposed bool) {
+			if follow != nil {
+				follow.Exposed(ctx, exposed)
+			}
+		})
+	}
 	if follow != nil {
 		// The ring is followed while connections drain, too.
 		agentCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -89,6 +96,9 @@ func newAgent(o *options, source agent.Source, holder *ring.Holder, metrics *rin
 		Metrics: metrics,
 		OpenKMS: func(ctx context.Context, stanza v1alpha1.KMSSpec, resolvedARN string) (kms.Wrapper, error) {
 			return provider.New(ctx, stanza, resolvedARN, provider.Options{AgeIdentityFile: o.ageIdentityFile})
+		},
+		OpenPrincipals: func(spec v1alpha1.PrincipalSpec, clockSkew time.Duration) (agent.Principals, error) {
+			return principal.New(spec, principal.Options{ClockSkew: clockSkew, Logger: logger})
 		},
 		MaxStateBytes: o.maxStateBytes,
 		LookEvery:     look,
@@ -122,31 +132,4 @@ func restConfig(o *options) (*rest.Config, error) {
 	config.QPS, config.Burst = apiQPS, apiBurst
 	config.UserAgent = rest.DefaultKubernetesUserAgent() + " requeststate-sidecar/" + version
 	return config, nil
-}
-
-// listen opens the ports. The proxy's is open from the start and answers 503 until the ring is joined. It is also the first to close.
-func listen(ctx context.Context, o *options, holder *ring.Holder, metrics *ring.Metrics, registry *prometheus.Registry, logger *slog.Logger) ([]server.Port, error) {
-	var ports []server.Port
-	var listenConfig net.ListenConfig
-	add := func(port server.Port, flag, address string) (err error) {
-		if port.Listener, err = listenConfig.Listen(ctx, "tcp", address); err != nil {
-			return fmt.Errorf("%s: %w", flag, err)
-		}
-		ports = append(ports, port)
-		return nil
-	}
-	handler, err := proxy.New(proxy.Config{
-		Upstream: o.upstreamURL, Sealer: holder,
-		MaxStateBytes: o.maxStateBytes, MaxBodyBytes: o.maxBodyBytes, ResponseBufferBytes: o.responseBuffer, MaxIncomingBodies: o.maxIncoming,
-		PassthroughPaths: o.passthrough,
-		Logger:           logger, Hooks: proxy.Hooks{Opened: metrics.Opened, Sealed: metrics.Sealed},
-	})
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	if err := add(server.Port{Name: "proxy", Handler: handler}, "--proxy-listen", o.proxyListen); err != nil {
-		return nil, err
-	}
-	err = add(server.Port{Name: "health", Handler: server.Health(holder, registry, logger)}, "--health-listen", o.healthListen)
-	return ports, err
 }

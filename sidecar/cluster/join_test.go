@@ -152,7 +152,7 @@ func TestAKeyThatDoesNotUnwrap(t *testing.T) {
 	starting.untilReady()
 }
 
-func TestAMalformedRingLeavesTheLastGoodOne(t *testing.T) {
+func TestPitfall33AMalformedRingLeavesTheLastGoodOne(t *testing.T) {
 	f := newFleet(t)
 	f.create()
 	f.publish(f.ring(epoch1, 1, idA))

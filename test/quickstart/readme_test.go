@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestTwoReplicasByHand runs the README's block as it stands, but for the ports, which may be taken on the machine that tests.
-func TestTwoReplicasByHand(t *testing.T) {
+// TestPitfall35TwoReplicasByHand runs the README's block as it stands, but for the ports, which may be taken on the machine that tests.
+func TestPitfall35TwoReplicasByHand(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
