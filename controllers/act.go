@@ -21,6 +21,7 @@ const kmsDeadline = 30 * time.Second
 // act asks the KMS for what a decision needs and returns the status to write. If the KMS fails, the status says so, and the decision becomes "not yet".
 func (r *Reconciler) act(ctx context.Context, o *rotation.Observation, d *rotation.Decision) (*v1alpha1.RequestStateKeyStatus, error) {
 	if !d.Fresh {
+		r.consult(ctx, o, d)
 		return rotation.Apply(*o, *d, nil)
 	}
 	fresh, err := r.wrap(ctx, o.Key)
@@ -42,8 +43,32 @@ func (r *Reconciler) act(ctx context.Context, o *rotation.Observation, d *rotati
 	return status, nil
 }
 
+// consult adds what is known of the KMS key to an observation, unless a request for a data key said something later, or will.
+func (r *Reconciler) consult(ctx context.Context, o *rotation.Observation, d *rotation.Decision) {
+	if r.Health == nil || d.AwaitsKMS {
+		return
+	}
+	outcome, at, again := r.Health.look(ctx, o.Key.Spec.KMS)
+	d.RequeueAfter = soonest(d.RequeueAfter, again)
+	if outcome != nil && at.After(o.LastKMSAttempt) {
+		o.KMS = outcome
+	}
+}
+
 // wrap lets the KMS make and wrap a data key under a fresh id. What is not stored afterwards leaves nothing behind.
 func (r *Reconciler) wrap(ctx context.Context, key *v1alpha1.RequestStateKey) (*rotation.FreshKey, error) {
+	service := serviceOf(&key.Spec.KMS)
+	if !r.outages.begin(service, r.Now()) {
+		return nil, errOutage
+	}
+	fresh, err := r.wrapNow(ctx, key)
+	r.outages.end(service, err, r.Now())
+	return fresh, err
+}
+
+var errOutage = kms.NewError(kms.Retry, "ask the KMS", kms.CodeOutage, "it did not answer another request a moment ago: it is asked again soon", nil)
+
+func (r *Reconciler) wrapNow(ctx context.Context, key *v1alpha1.RequestStateKey) (*rotation.FreshKey, error) {
 	ctx, cancel := context.WithTimeout(ctx, kmsDeadline)
 	defer cancel()
 	id := envelope.NewKeyID().String()
@@ -58,7 +83,7 @@ func (r *Reconciler) wrap(ctx context.Context, key *v1alpha1.RequestStateKey) (*
 	if err == nil {
 		wrapped, err = wrapper.GenerateWrapped(ctx, kms.EncryptionContext{Namespace: key.Namespace, Name: key.Name, KeyID: id})
 	}
-	measureKMS(err, r.Now().Sub(start))
+	measureKMS(opGenerate, err, r.Now().Sub(start))
 	if err != nil {
 		// What the service itself said stands in the wrapped error: for this log, and for nobody's status.
 		log.FromContext(ctx).Info("the KMS did not wrap a key", "code", kms.CodeOf(err), "cause", fmt.Sprint(errors.Unwrap(err)))

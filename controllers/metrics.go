@@ -22,7 +22,7 @@ var (
 		Name: "requeststate_next_rotation_timestamp_seconds", Help: "When the next scheduled rotation starts, in seconds since 1970; no series if none is scheduled.",
 	}, []string{"namespace", "name"})
 	consumersGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "requeststate_consumers", Help: "Pods that consume a RequestStateKey, by state: registered, current (acknowledge the ring), unregistered (run no sidecar).",
+		Name: "requeststate_consumers", Help: "Pods that consume a RequestStateKey, by state: registered, current (acknowledge the ring), unregistered (run no sidecar), exposed (the app can be reached around the sidecar).",
 	}, []string{"namespace", "name", "state"})
 	kmsRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "requeststate_kms_requests_total", Help: "Requests to the KMS by operation and outcome.",
@@ -58,7 +58,7 @@ func (r *Reconciler) measure(key *v1alpha1.RequestStateKey, s *v1alpha1.RequestS
 		nextRotationGauge.DeleteLabelValues(key.Namespace, key.Name)
 	}
 	if c := s.Consumers; c != nil {
-		for state, n := range map[string]int32{"registered": c.Registered, "current": c.Current, "unregistered": c.Unregistered} {
+		for state, n := range map[string]int32{"registered": c.Registered, "current": c.Current, "unregistered": c.Unregistered, "exposed": c.Exposed} {
 			consumersGauge.WithLabelValues(key.Namespace, key.Name, state).Set(float64(n))
 		}
 	}
@@ -73,12 +73,14 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.pace.forget(name)
 }
 
+// The operations of the KMS metrics.
+const (
+	opGenerate = "generate"
+	opStatus   = "status"
+)
+
 // measureKMS counts one request to the KMS.
-func measureKMS(err error, took time.Duration) {
-	code := "OK"
-	if err != nil {
-		code = kms.CodeOf(err)
-	}
-	kmsRequests.WithLabelValues("generate", code).Inc()
-	kmsDuration.WithLabelValues("generate").Observe(took.Seconds())
+func measureKMS(op string, err error, took time.Duration) {
+	kmsRequests.WithLabelValues(op, kms.CodeOf(err)).Inc()
+	kmsDuration.WithLabelValues(op).Observe(took.Seconds())
 }

@@ -39,10 +39,13 @@ type Reconciler struct {
 	Wrappers Wrappers
 	// KMSLimit bounds the requests to the KMS for all keys together; nil: no bound.
 	KMSLimit *rate.Limiter
+	// Health looks after the keys of the KMS; nil: nobody does.
+	Health *KMSHealth
 	// Now is the clock.
 	Now func() time.Time
 
-	pace pacer
+	pace    pacer
+	outages outages
 }
 
 // conflictDelay is how long to wait after a conflict, so that caches can catch up with the write that won.

@@ -349,7 +349,7 @@ func TestPitfall19SeriesOfADeletedKeyVanish(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := testutil.CollectAndCount(phaseGauge) + testutil.CollectAndCount(consumersGauge) + testutil.CollectAndCount(nextRotationGauge)
-	if before-after != len(phases)+3+1 {
+	if before-after != len(phases)+4+1 {
 		t.Fatalf("%d series before, %d after", before, after)
 	}
 }

@@ -44,6 +44,9 @@ const (
 	ReasonInvalidRotateAt = "InvalidRotateAt"
 	// ReasonKMSError means that the controller's last request to the KMS failed.
 	ReasonKMSError = "KMSError"
+	// ReasonKMSCheckFailed means that no request for a data key failed, but a look at the KMS key showed that one would: it is disabled or to be deleted, say, or
+	// the KMS does not answer.
+	ReasonKMSCheckFailed = "KMSCheckFailed"
 	// ReasonKMSAvailable means that the controller's last request to the KMS succeeded.
 	ReasonKMSAvailable = "KMSAvailable"
 	// ReasonAllCurrent means that every live consumer acknowledges the current ring.

@@ -24,6 +24,7 @@ import (
 	"github.com/requeststate/operator/controllers"
 	"github.com/requeststate/operator/internal/kms"
 	"github.com/requeststate/operator/internal/kms/provider"
+	"github.com/requeststate/operator/internal/nodump"
 )
 
 // version is set when the binary is linked.
@@ -66,6 +67,9 @@ func main() {
 	}
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
+	if err := nodump.Disable(); err != nil { // fresh data keys pass through its memory
+		logger.Error(err, "the memory of this process is not kept out of core dumps")
+	}
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
 		logger.Error(err, "the manager stopped")
 		os.Exit(1)
@@ -159,6 +163,9 @@ func run(ctx context.Context, o options) error {
 	}
 	if o.kmsQPS > 0 {
 		reconciler.KMSLimit = rate.NewLimiter(rate.Limit(o.kmsQPS), 1)
+		reconciler.Health = controllers.NewKMSHealth(reconciler.Wrappers, reconciler.KMSLimit, reconciler.Now)
+	} else {
+		reconciler.Health = controllers.NewKMSHealth(reconciler.Wrappers, nil, reconciler.Now)
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr, controllers.Options{MaxConcurrentReconciles: o.concurrency}); err != nil {
 		return err

@@ -30,6 +30,7 @@ const (
 	CodeNotAllowed       = "NotAllowed"
 	CodeInvalidSpec      = "InvalidSpec"
 	CodeTimeout          = "Timeout"
+	CodeOutage           = "Outage"
 	CodeNetwork          = "Network"
 	CodeClient           = "ClientConfiguration"
 	CodeUnexpected       = "UnexpectedAnswer"

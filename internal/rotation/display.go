@@ -92,7 +92,11 @@ func displayConditions(o Observation, d Decision, s *v1alpha1.RequestStateKeySta
 	if o.KMS != nil && o.KMS.Problem == "" {
 		set(v1alpha1.ConditionKMSAvailable, metav1.ConditionTrue, v1alpha1.ReasonKMSAvailable, "the last request to the KMS succeeded")
 	} else if o.KMS != nil {
-		set(v1alpha1.ConditionKMSAvailable, metav1.ConditionFalse, v1alpha1.ReasonKMSError, o.KMS.Problem)
+		reason := v1alpha1.ReasonKMSError
+		if o.KMS.Check { // no reason to put off the next request for a data key
+			reason = v1alpha1.ReasonKMSCheckFailed
+		}
+		set(v1alpha1.ConditionKMSAvailable, metav1.ConditionFalse, reason, o.KMS.Problem)
 	}
 
 	switch c := d.Census; {

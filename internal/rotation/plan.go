@@ -57,7 +57,8 @@ type Observation struct {
 	ListError string
 	// LastKMSAttempt is when this process last asked the KMS for this key, or else when it started.
 	LastKMSAttempt time.Time
-	// KMS is the outcome of a request to the KMS in this pass, nil if there was none. Plan does not look at it, only Apply, for the conditions.
+	// KMS is the outcome of a request to the KMS in this pass, or what is known of its key; nil if that is nothing. Plan does not look at it, only Apply, for the
+	// conditions.
 	KMS *KMSOutcome
 }
 
@@ -65,6 +66,8 @@ type Observation struct {
 type KMSOutcome struct {
 	// Problem says in words what failed and what to do; "" means that the request succeeded.
 	Problem string
+	// Check tells that no data key was asked for.
+	Check bool
 }
 
 // Stall says why nothing can advance without somebody's help.
@@ -87,6 +90,8 @@ type Decision struct {
 	Nonce string
 	// Fresh tells that the step puts a data key into the ring that the KMS has yet to wrap.
 	Fresh bool
+	// AwaitsKMS tells that a step waits until the KMS may be asked again for a fresh key.
+	AwaitsKMS bool
 	// Confirm asks for consistent evidence and another Plan: by the caches, a gate is open.
 	Confirm bool
 	// Stalled is set while nothing can advance without somebody's help.

@@ -101,7 +101,7 @@ func (p *planner) malformedRequests() {
 // WithoutKMS returns what becomes of a decision whose fresh key the KMS did not give: nothing for now. If the key was to replace a revoked one, nothing is sealed
 // until it comes, which is a stall.
 func WithoutKMS(d Decision, problem string) Decision {
-	waiting := Decision{Census: d.Census, Stalled: d.Stalled, Reason: "the step " + string(d.Step) + " waits for the KMS: " + problem}
+	waiting := Decision{Census: d.Census, Stalled: d.Stalled, AwaitsKMS: true, Reason: "the step " + string(d.Step) + " waits for the KMS: " + problem}
 	if d.Step == StepRevoke {
 		waiting.Stalled = &Stall{v1alpha1.ReasonRevocationPending, fmt.Sprintf("key %s mints and is revoked, so nothing is sealed, and the KMS gives no key to take its place: %s", d.KeyID, problem)}
 	}
