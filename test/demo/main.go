@@ -15,6 +15,7 @@ import (
 
 	"github.com/requeststate/operator/api/v1alpha1"
 	"github.com/requeststate/operator/test/lab"
+	"github.com/requeststate/operator/test/localkms"
 )
 
 // What the demo runs.
@@ -43,20 +44,21 @@ func main() {
 			return
 		}
 	}
+	kms := flag.String("kms", "age", "what wraps the data keys: age, or aws, by the AWS SDK and a stand-in for AWS KMS in this process")
 	verbose := flag.Bool("v", false, "also print the logs of the manager and the sidecars")
 	flag.Usage = func() {
-		fmt.Fprintf(os.Stderr, "Usage:\n  demo [-v]                        the whole demo\n  demo server [-listen ADDRESS]    only one of its MCP servers, without a sidecar\n"+
+		fmt.Fprintf(os.Stderr, "Usage:\n  demo [-v] [-kms age|aws]         the whole demo\n  demo server [-listen ADDRESS]    only one of its MCP servers, without a sidecar\n"+
 			"  demo soak [-duration 10m]        rotations back to back while processes are killed; -h lists its flags\n")
 	}
 	flag.Parse()
-	if flag.NArg() > 0 {
+	if flag.NArg() > 0 || *kms != "age" && *kms != "aws" {
 		flag.Usage()
 		os.Exit(2)
 	}
 	ended := context.AfterFunc(ctx, func() {
 		fmt.Fprintln(os.Stderr, "\ndemo: interrupted, stopping what was started; this takes some seconds")
 	})
-	result, err := run(ctx, *verbose)
+	result, err := run(ctx, *kms, *verbose)
 	if !ended() && err == nil {
 		err = context.Canceled // it came when all was done; what it was told to, it did not do
 	}
@@ -92,9 +94,21 @@ func (o outcome) String() string {
 	return fmt.Sprintf("demo: rounds=%d refused=%d attacks=%d accepted=%d", o.rounds, o.refused, o.attacks, o.accepted)
 }
 
-func run(ctx context.Context, verbose bool) (result outcome, err error) {
+func run(ctx context.Context, kms string, verbose bool) (result outcome, err error) {
 	began := time.Now()
-	l, err := lab.Start(ctx, lab.Options{Verbose: verbose, Say: say})
+	options := lab.Options{Verbose: verbose, Say: say}
+	if kms == "aws" {
+		dir, err := os.MkdirTemp("", "requeststate-kms-")
+		if err != nil {
+			return result, err
+		}
+		options.KMS = localkms.Start(dir, nil)
+		defer func() {
+			options.KMS.Close()
+			_ = os.RemoveAll(dir)
+		}()
+	}
+	l, err := lab.Start(ctx, options)
 	if err != nil {
 		return result, err
 	}
@@ -138,6 +152,9 @@ func run(ctx context.Context, verbose bool) (result outcome, err error) {
 		attacks: report.attacks, accepted: report.accepted, wrongCause: report.wrongCause,
 	}
 	printClients(counts)
+	if options.KMS != nil {
+		say("the KMS was asked for %d data keys, to unwrap %d times, and %d times after its key", options.KMS.Count("GenerateDataKeyWithoutPlaintext"), options.KMS.Count("Decrypt"), options.KMS.Count("DescribeKey"))
+	}
 	report.print()
 	if result.plaintextSeen > 0 {
 		say("FAULT: clients saw a plaintext state %d times", result.plaintextSeen)

@@ -25,8 +25,8 @@ const (
 	ClockSkew = time.Second
 )
 
-// ApplyKey makes an age identity and a key for it with the kubectl plugin, as a platform team would, and applies the key with a short ttl. change, if not nil, may
-// change the key before.
+// ApplyKey makes an age identity and a key for it with the kubectl plugin, as a platform team would, and applies the key with a short ttl. With a KMS the key is
+// wrapped by a new key of that instead. change, if not nil, may change the key before.
 func (l *Lab) ApplyKey(ctx context.Context, change func(*v1alpha1.RequestStateKey)) error {
 	l.identity = filepath.Join(l.dir, "identity.txt")
 	plugin := exec.CommandContext(ctx, filepath.Join(l.options.Binaries, "kubectl-requeststate"), "init", KeyName, "--namespace", l.Namespace, "--identity-out", l.identity)
@@ -55,13 +55,22 @@ func (l *Lab) ApplyKey(ctx context.Context, change func(*v1alpha1.RequestStateKe
 			return err
 		}
 		key.Spec.TTL, key.Spec.ClockSkew = &metav1.Duration{Duration: TTL}, &metav1.Duration{Duration: ClockSkew}
+		wrapping := "kms.age with a fresh identity"
+		if kms := l.options.KMS; kms != nil {
+			arn, err := kms.CreateKey(ctx)
+			if err != nil {
+				return err
+			}
+			key.Spec.KMS = v1alpha1.KMSSpec{AWS: &v1alpha1.AWSKMSSpec{KeyID: arn}}
+			l.identity, wrapping = "", "kms.aws with "+arn
+		}
 		if change != nil {
 			change(key)
 		}
 		if err := l.Env.Client.Create(ctx, key); err != nil {
 			return err
 		}
-		l.say("applied RequestStateKey %s/%s: ttl %s, clockSkew %s, kms.age with a fresh identity", key.Namespace, key.Name, TTL, ClockSkew)
+		l.say("applied RequestStateKey %s/%s: ttl %s, clockSkew %s, %s", key.Namespace, key.Name, TTL, ClockSkew, wrapping)
 		return nil
 	}
 	return errors.New("kubectl requeststate init printed no RequestStateKey")

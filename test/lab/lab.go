@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/requeststate/operator/internal/testenv"
+	"github.com/requeststate/operator/test/localkms"
 )
 
 // KeyName is the name of a Lab's RequestStateKey.
@@ -40,6 +41,8 @@ type Options struct {
 	Binaries string
 	// Env is a control plane that others use too, and stop; nil: one of the Lab's own.
 	Env *testenv.Env
+	// KMS wraps the key's data keys; nil: age does.
+	KMS *localkms.Server
 	// Verbose copies the logs of all processes to standard error.
 	Verbose bool
 	// Say tells the reader what happens; nil: silence.
@@ -136,7 +139,13 @@ func (l *Lab) kubeconfig(name string, config *rest.Config) (string, error) {
 
 // spawn starts one of this project's binaries.
 func (l *Lab) spawn(name, binary string, args ...string) (*Process, error) {
-	p, err := startProcess(name, filepath.Join(l.options.Binaries, binary), l.options.Verbose, args...)
+	var environment []string
+	if l.options.KMS != nil {
+		for name, value := range l.options.KMS.Environment() {
+			environment = append(environment, name+"="+value)
+		}
+	}
+	p, err := startProcess(name, filepath.Join(l.options.Binaries, binary), l.options.Verbose, environment, args...)
 	if err != nil {
 		return nil, err
 	}

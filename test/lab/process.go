@@ -26,7 +26,8 @@ type Process struct {
 // stopDeadline is how long a child may take to end by itself.
 const stopDeadline = 15 * time.Second
 
-func startProcess(name, binary string, verbose bool, args ...string) (*Process, error) {
+// startProcess starts a child with this process's environment and more.
+func startProcess(name, binary string, verbose bool, environment []string, args ...string) (*Process, error) {
 	if _, err := os.Stat(binary); err != nil {
 		return nil, fmt.Errorf("%w: run make build", err)
 	}
@@ -35,6 +36,7 @@ func startProcess(name, binary string, verbose bool, args ...string) (*Process, 
 	if verbose {
 		out = io.MultiWriter(p.log, os.Stderr)
 	}
+	p.cmd.Env = append(os.Environ(), environment...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = childAttributes()
 	if err := p.cmd.Start(); err != nil {

@@ -1,21 +1,15 @@
 package manager
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	awskms "github.com/aws/aws-sdk-go-v2/service/kms"
-	"github.com/nsmithuk/local-kms/src"
-	localconfig "github.com/nsmithuk/local-kms/src/config"
-	"github.com/nsmithuk/local-kms/src/data"
+	"github.com/requeststate/operator/test/localkms"
 )
 
-const region = "eu-west-1"
+const region = localkms.Region
 
 // localKMS is AWS KMS in this process, with one key. Managers and sidecars find it by their environment, as in a deployment.
 type localKMS struct {
@@ -28,39 +22,20 @@ type localKMS struct {
 
 func startKMS(t *testing.T) *localKMS {
 	t.Helper()
-	localconfig.AWSRegion, localconfig.AWSAccountId = region, "111122223333"
-	k, db := &localKMS{}, data.NewDatabase(t.TempDir())
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer := httptest.NewRecorder()
-		src.HandleRequest(answer, r, db)
-		if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".GenerateDataKeyWithoutPlaintext") && answer.Code == http.StatusOK {
+	k := &localKMS{}
+	server := localkms.Start(t.TempDir(), func(op string, status int) {
+		if op == "GenerateDataKeyWithoutPlaintext" && status == http.StatusOK {
 			k.made()
 		}
-		copyAnswer(w, answer)
-	}))
-	t.Cleanup(func() { server.Close(); db.Close() })
-	none := t.TempDir() + "/none"
-	for name, value := range map[string]string{
-		"AWS_ENDPOINT_URL_KMS":        server.URL,
-		"AWS_ACCESS_KEY_ID":           "test",
-		"AWS_SECRET_ACCESS_KEY":       "test",
-		"AWS_EC2_METADATA_DISABLED":   "true",
-		"AWS_CONFIG_FILE":             none,
-		"AWS_SHARED_CREDENTIALS_FILE": none,
-		"AWS_PROFILE":                 "",
-		"AWS_REGION":                  region,
-	} {
+	})
+	t.Cleanup(server.Close)
+	for name, value := range server.Environment() {
 		t.Setenv(name, value)
 	}
-	config, err := awsconfig.LoadDefaultConfig(context.Background())
-	if err != nil {
+	var err error
+	if k.arn, err = server.CreateKey(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	out, err := awskms.NewFromConfig(config).CreateKey(t.Context(), &awskms.CreateKeyInput{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.arn = *out.KeyMetadata.Arn
 	return k
 }
 
