@@ -36,6 +36,10 @@ demo: bin/demo $(BINARIES) control-plane ## Run three MCP servers through a rota
 soak: bin/demo $(BINARIES) control-plane ## Rotate back to back for 10 minutes while processes and the API server are killed. SOAK_FLAGS is passed on: -duration, -seed, -v.
 	bin/demo soak $(SOAK_FLAGS)
 
+.PHONY: scale
+scale: control-plane ## Bring 1,000 keys to life by a KMS that allows 5 requests a second, and print what it was asked (10 minutes).
+	cd test && go test -count=1 -timeout 30m ./scale -v -keys 1000
+
 ##@ Development
 
 .PHONY: manifests

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awskms "github.com/aws/aws-sdk-go-v2/service/kms"
@@ -16,6 +17,7 @@ import (
 	"github.com/nsmithuk/local-kms/src/data"
 	"github.com/nsmithuk/local-kms/src/handler"
 	"github.com/sirupsen/logrus"
+	"golang.org/x/time/rate"
 )
 
 // The region and the account of all keys.
@@ -32,9 +34,33 @@ type Server struct {
 	http *httptest.Server
 	db   *data.Database
 
-	logger *logrus.Logger
-	mu     sync.Mutex
-	counts map[string]int
+	logger    *logrus.Logger
+	mu        sync.Mutex
+	counts    map[string]int
+	times     []time.Time
+	limit     *rate.Limiter // nil: none
+	throttled int
+}
+
+// Limit makes the server refuse what comes beyond so many requests a second, as AWS does.
+func (s *Server) Limit(perSecond int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit = rate.NewLimiter(rate.Limit(perSecond), perSecond)
+}
+
+// Load returns how many requests came, how many of them were refused by Limit, and the most that came within a second.
+func (s *Server) Load() (requests, throttled, peak int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := 0
+	for i, t := range s.times {
+		for t.Sub(s.times[first]) >= time.Second {
+			first++
+		}
+		peak = max(peak, i-first+1)
+	}
+	return len(s.times), s.throttled, peak
 }
 
 // Start serves on a free port of 127.0.0.1 and keeps its keys in dir. Its own main listens on all interfaces and is not used. observe, if not nil, is told of each
@@ -44,8 +70,11 @@ func Start(dir string, observe func(op string, status int)) *Server {
 	s := &Server{db: data.NewDatabase(dir), counts: map[string]int{}, logger: logrus.New()}
 	s.logger.SetOutput(io.Discard)
 	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		op := s.count(r)
-		answer := s.answer(op, r)
+		op, refused := s.count(r)
+		answer := throttling
+		if !refused {
+			answer = s.answer(op, r)
+		}
 		if observe != nil {
 			observe(op, answer.Code)
 		}
@@ -86,12 +115,19 @@ func (s *Server) Close() {
 	s.db.Close()
 }
 
-func (s *Server) count(r *http.Request) (op string) {
+var throttling = handler.Response{Code: http.StatusBadRequest, Body: `{"__type":"ThrottlingException","message":"You have exceeded the rate at which you may call KMS."}`}
+
+func (s *Server) count(r *http.Request) (op string, refused bool) {
 	_, op, _ = strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[op]++
-	return op
+	s.times = append(s.times, time.Now())
+	if s.limit != nil && !s.limit.Allow() {
+		s.throttled++
+		return op, true
+	}
+	return op, false
 }
 
 // Count returns how often an operation, such as "Decrypt", was called.

@@ -13,6 +13,7 @@ const region = localkms.Region
 
 // localKMS is AWS KMS in this process, with one key. Managers and sidecars find it by their environment, as in a deployment.
 type localKMS struct {
+	*localkms.Server
 	arn string
 
 	mu       sync.Mutex
@@ -29,6 +30,7 @@ func startKMS(t *testing.T) *localKMS {
 		}
 	})
 	t.Cleanup(server.Close)
+	k.Server = server
 	for name, value := range server.Environment() {
 		t.Setenv(name, value)
 	}
