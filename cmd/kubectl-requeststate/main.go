@@ -30,7 +30,7 @@ that part: in a cluster the controller makes the ring.)
 Examples:
   kubectl requeststate init deployer -n prod | kubectl create -f -
   kubectl requeststate init deployer --with-ring --identity-out identity.txt > key.yaml
-  sidecar --key-file key.yaml --age-identity-file identity.txt
+  sidecar --key-file key.yaml --age-identity-file identity.txt --upstream http://127.0.0.1:3000
 
 Flags:
 `

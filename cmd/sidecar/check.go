@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -68,10 +69,18 @@ func (o *options) checkUpstream() error {
 		return fmt.Errorf("--upstream is missing, and there is no codec: give the MCP server's URL, such as http://127.0.0.1:3000, for the proxy, or --codec-listen, such as %s, for a server that calls the codec", codec.DefaultAddress)
 	}
 	u, err := url.Parse(o.upstream)
+	port := 0
+	if err == nil && u.Port() != "" {
+		port, err = strconv.Atoi(u.Port())
+	}
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil:
-		// The text is not repeated: it may hold a password.
-		return errors.New("--upstream must be a URL such as http://127.0.0.1:3000")
+	// The text is not repeated: it may hold a password.
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || port > 65535:
+		return errors.New("--upstream must be a URL such as http://127.0.0.1:3000, http or https")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return errors.New("--upstream must have no user, query or fragment: give scheme, host and port, such as http://127.0.0.1:3000")
+	case loops(u, o.healthListen):
+		return errors.New("--upstream is the sidecar's own --health-listen: give the address on which the MCP server listens")
 	case u.Path != "" && u.Path != "/":
 		return errors.New("--upstream must have no path: requests keep their own, so give http://127.0.0.1:3000 and let clients ask for /mcp")
 	case loops(u, o.proxyListen):
@@ -80,6 +89,9 @@ func (o *options) checkUpstream() error {
 	o.upstreamURL = u
 	return nil
 }
+
+// minStateBytes is enough for the self-test of a ring, and for any state worth a name.
+const minStateBytes = 64
 
 func (o *options) checkRest() error {
 	var errs []error
@@ -98,6 +110,22 @@ func (o *options) checkRest() error {
 		if limit.value < 1 || limit.value > proxy.MaxLimit {
 			errs = append(errs, fmt.Errorf("%s must be positive and at most %d", limit.flag, proxy.MaxLimit))
 		}
+	}
+	if o.maxStateBytes < minStateBytes {
+		errs = append(errs, fmt.Errorf("--max-state-bytes must be at least %d", minStateBytes))
+	}
+	for _, listen := range []struct{ flag, address string }{{"--proxy-listen", o.proxyListen}, {"--health-listen", o.healthListen}} {
+		if _, port, err := net.SplitHostPort(listen.address); err != nil || port == "" {
+			errs = append(errs, fmt.Errorf("%s %q: want HOST:PORT, such as 127.0.0.1:8088 or :8088", listen.flag, listen.address))
+		}
+	}
+	for _, path := range o.passthrough {
+		if !proxy.ValidPassthroughPath(path) {
+			errs = append(errs, fmt.Errorf("--passthrough-path %q can match no request: it must begin with / and have no %%, \\, ; ? or #, no // and no dot segment, such as /health", path))
+		}
+	}
+	if o.ageIdentityFile != "" && o.dev {
+		errs = append(errs, errors.New("--age-identity-file is for --key and --key-file only: --dev has a key of its own"))
 	}
 	if o.maxJSONDepth < 1 || o.maxJSONDepth > mrtr.MaxDepth {
 		errs = append(errs, fmt.Errorf("--max-json-depth must be positive and at most %d", mrtr.MaxDepth))

@@ -7,20 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// A Fault says why a response was replaced by an internal error. It holds
-// nothing of the response.
+// A Fault says in words why a response was replaced by an internal error, or cut
+// off. It holds nothing of the response.
 type Fault string
 
 // The faults of a response.
 const (
-	FaultUnmatched  Fault = "unmatched"  // the id is of no carrier of this exchange, or of two
-	FaultDuplicate  Fault = "duplicate"  // a member occurs twice
-	FaultNotString  Fault = "not_string" // the state is no string, or no UTF-8
-	FaultSealing    Fault = "sealing"    // the callback failed
-	FaultUnreadable Fault = "unreadable" // no JSON, yet some parser might find a state in it
-	FaultNested     Fault = "nested"     // a batch within a batch, and it might hold a state
-	FaultFolded     Fault = "folded"     // a name differs from "result" or "requestState" only by case
-	FaultTooLong    Fault = "too_long"   // more had to be remembered of a long answer than there is room for
+	FaultUnmatched  Fault = "its id is of no carrier of this exchange, or of two"
+	FaultDuplicate  Fault = "a member occurs twice"
+	FaultNotString  Fault = "the state is no string, or no UTF-8"
+	FaultSealing    Fault = "the state could not be sealed"
+	FaultUnreadable Fault = "it is no JSON, yet some parser might find a state in it"
+	FaultNested     Fault = "a batch within a batch might hold a state"
+	FaultFolded     Fault = "a name differs from result or requestState only by case: write it exactly so"
+	FaultTooLong    Fault = "more had to be remembered of a long answer than --response-buffer-bytes, its state above all"
 )
 
 // SealFunc seals the state, WTF-8, of the answer to a carrier into a token. It

@@ -73,7 +73,7 @@ func ParseRequest(body []byte, maxDepth int) (*Request, error) {
 	}
 	root, err := scanText(body, 0, min(maxDepth, MaxDepth))
 	if errors.Is(err, errDepth) {
-		return nil, invalid(nil, "nested too deeply")
+		return nil, invalid(nil, "more arrays and objects are open at once than is allowed")
 	}
 	if err != nil {
 		return nil, notJSON("not exactly one JSON value")

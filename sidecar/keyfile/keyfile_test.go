@@ -49,6 +49,10 @@ func TestParse(t *testing.T) {
 	if r := key.Status.Keyring; r.Generation != 3 || len(r.Keys) != 2 || string(r.Keys[0].WrappedKey) != "wrapped" || len(key.Spec.RevokedKeyIDs) != 1 {
 		t.Errorf("%+v", key)
 	}
+	same := strings.Replace(whole, "spec: {", "spec: {ttl: 600s, clockSkew: 1m, audience: prod/deployer, principal: {source: None, required: true}, ", 1)
+	if _, err := Parse([]byte(same)); err != nil {
+		t.Errorf("spec and ring agree: %v", err)
+	}
 	noRing, _, _ := strings.Cut(whole, "status:")
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":               {"", "kubectl requeststate init NAME --with-ring"},
@@ -64,6 +68,15 @@ func TestParse(t *testing.T) {
 		"not base64":          {strings.Replace(whole, "d3JhcHBlZA==", `"***"`, 1), "wrong type"},
 		"minting key missing": {strings.Replace(whole, `mintingKeyID: "`+idA, `mintingKeyID: "00000000000000cc`, 1), "minting key"},
 		"later format":        {strings.Replace(whole, "format: 1", "format: 2", 1), "format"},
+		"epoch's name":        {strings.Replace(whole, `"00000000000000e1"`, "00000000000000e1", 1), "status.keyring.epoch has the wrong type"},
+		"misspelt":            {strings.Replace(whole, "clockSkew:", "clockskew:", 1), "status.keyring.settings.clockskew"},
+		"principal misspelt":  {strings.Replace(whole, "source: None", "sorce: JWT", 1), "status.keyring.settings.principal.sorce"},
+		"jwt without source":  {strings.Replace(whole, "source: None", "source: None, jwt: {issuer: https://x, audiences: [a]}", 1), "jwt is set exactly if source is JWT"},
+		"twice":               {strings.Replace(whole, "format: 1", "format: 1\n    format: 1", 1), "twice"},
+		"spec's ttl":          {strings.Replace(whole, "spec: {", "spec: {ttl: 3m, ", 1), "spec.ttl differs from status.keyring.settings.ttl"},
+		"spec's skew":         {strings.Replace(whole, "spec: {", "spec: {clockSkew: 3s, ", 1), "spec.clockSkew differs"},
+		"spec's audience":     {strings.Replace(whole, "spec: {", "spec: {audience: other, ", 1), "spec.audience differs"},
+		"spec's principal":    {strings.Replace(whole, "spec: {", "spec: {principal: {source: Header, header: {name: X-User, trustedProxies: [10.0.0.0/8]}}, ", 1), "spec.principal differs"},
 		"too large":           {whole + strings.Repeat("#", MaxBytes), "larger"},
 		"many documents":      {strings.Repeat("---\na: b\n", 100), "documents"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -99,7 +100,7 @@ func (x *exchange) readJSON(body io.Reader) ([]byte, bool) {
 
 // tooLarge answers, and returns false. The rest of the body is not waited for.
 func (x *exchange) tooLarge() bool {
-	x.refuse(http.StatusRequestEntityTooLarge, "Body too large")
+	x.refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("The body has more than the %d bytes that --max-body-bytes allows", x.proxy.config.MaxBodyBytes))
 	return false
 }
 
@@ -126,7 +127,7 @@ const (
 func classify(h http.Header, body *bufio.Reader) (kind bodyKind, reason string, err error) {
 	for _, encoding := range h["Content-Encoding"] {
 		if !strings.EqualFold(strings.TrimSpace(encoding), "identity") {
-			return bodyUnknown, "Content-Encoding not supported", nil
+			return bodyUnknown, "Content-Encoding must be absent or identity", nil
 		}
 	}
 	lines := h["Content-Type"]
@@ -137,7 +138,7 @@ func classify(h http.Header, body *bufio.Reader) (kind bodyKind, reason string, 
 	// parsers do not know.
 	mediaType, params, err := mime.ParseMediaType(lines[0])
 	if len(lines) > 1 || err != nil || strings.Contains(lines[0], "*") {
-		return bodyUnknown, "Content-Type is ambiguous", nil
+		return bodyUnknown, "Content-Type must be one line, without RFC 2231 forms", nil
 	}
 	if begins := formBeginning[mediaType]; begins != nil {
 		if matches, err := begins(body); matches || err != nil {
@@ -145,10 +146,10 @@ func classify(h http.Header, body *bufio.Reader) (kind bodyKind, reason string, 
 		}
 	}
 	if mediaType != "application/json" && !strings.HasSuffix(mediaType, "+json") {
-		return bodyUnknown, "Content-Type not supported", nil
+		return bodyUnknown, "Content-Type must be application/json for a JSON body, or a form's for a form", nil
 	}
 	if charset, given := params["charset"]; given && !strings.EqualFold(charset, "utf-8") {
-		return bodyUnknown, "charset not supported", nil
+		return bodyUnknown, "charset must be utf-8", nil
 	}
 	return bodyJSON, "", nil
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/requeststate/operator/internal/envelope"
@@ -184,7 +183,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("proxy: MaxJSONDepth must not be more than %d", mrtr.MaxDepth)
 	}
 	for _, path := range c.PassthroughPaths {
-		if !strings.HasPrefix(path, "/") || !isPlainPath(path) {
+		if !ValidPassthroughPath(path) {
 			return fmt.Errorf("proxy: PassthroughPaths: %q can match no request", path)
 		}
 	}

@@ -32,6 +32,7 @@ func (x *exchange) answer(status int, body []byte) {
 
 // refuse answers with an invalid request whose id is not known.
 func (x *exchange) refuse(status int, message string) {
+	x.log("request refused", "cause", message, "status", status)
 	x.answer(status, mrtr.ErrorBody(nil, mrtr.CodeInvalidRequest, message))
 }
 

@@ -24,6 +24,10 @@ func (p *Proxy) isPassthrough(r *http.Request) bool {
 	return false
 }
 
+// ValidPassthroughPath reports whether a path of Config.PassthroughPaths can match any
+// request.
+func ValidPassthroughPath(path string) bool { return strings.HasPrefix(path, "/") && isPlainPath(path) }
+
 // isPlainPath reports whether all servers read the path alike.
 func isPlainPath(path string) bool {
 	if strings.ContainsAny(path, `%\;?#`) || strings.Contains(path, "//") {

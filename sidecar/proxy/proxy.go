@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"time"
@@ -27,7 +28,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !isPlainHTTP(r, passes):
 		x.refuse(http.StatusNotImplemented, "CONNECT and Upgrade are not supported")
 	case headerBytes(r) > p.config.MaxHeaderBytes:
-		x.refuse(http.StatusRequestHeaderFieldsTooLarge, "Header too large")
+		x.refuse(http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("The header has more than the %d bytes that --max-header-bytes allows", p.config.MaxHeaderBytes))
 	case passes:
 		x.passThrough()
 	default:
@@ -80,9 +81,22 @@ func (x *exchange) hold(s slots) bool {
 func (x *exchange) holdOrAnswer(s slots) bool {
 	ok := x.hold(s)
 	if !ok {
-		x.answerUnavailable("Busy")
+		x.log("request refused", "cause", "busy: as much goes on as "+x.proxy.nameOf(s)+" allows")
+		x.answerUnavailable("Busy: try again")
 	}
 	return ok
+}
+
+// nameOf returns the flag that bounds some slots.
+func (p *Proxy) nameOf(s slots) string {
+	switch s {
+	case p.incoming:
+		return "--max-incoming-bodies"
+	case p.active:
+		return "--max-concurrent"
+	default:
+		return "--max-streams"
+	}
 }
 
 func (x *exchange) letGo() {
@@ -209,7 +223,7 @@ func (x *exchange) identify() {
 	principal, err := x.proxy.who.Principal(x.r)
 	if err != nil {
 		x.noBinding = true
-		x.log("principal failed", "error", err.Error())
+		x.log("principal failed", "cause", err.Error())
 		return
 	}
 	x.principal = principal

@@ -26,7 +26,7 @@ func (x *exchange) relay(res *http.Response) {
 	}
 	judge := mrtr.NewExchange(x.request, x.seal, func(f mrtr.Fault) {
 		x.faulty = true
-		x.log("response replaced", "cause", string(f))
+		x.log("response not passed on", "cause", string(f))
 	})
 	stream := isEventStream(res.Header)
 	judged := hasBody(x.r, res) && (stream || judge.Carries())
@@ -261,9 +261,9 @@ func (x *exchange) copyTrailer(res *http.Response) {
 func (x *exchange) abort(err error) {
 	switch {
 	case errors.Is(err, mrtr.ErrEventTooLong):
-		x.log("line of an event stream longer than --response-buffer-bytes")
-	case errors.Is(err, mrtr.ErrNotData), errors.Is(err, mrtr.ErrUnsealable):
-		x.log("answer cut off", "cause", err.Error())
+		x.log("event stream cut off", "cause", "a line that is not data is longer than --response-buffer-bytes")
+	case errors.Is(err, mrtr.ErrNotData):
+		x.log("event stream cut off", "cause", "a line that may hold a state is data for some parsers only: write the field's name as data, exactly")
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -19,7 +19,7 @@ const (
 )
 
 // A Handler passes records on, but of each kind no more than a few, see Burst and Every; the next of the kind that is passed on says in "suppressed" how many
-// were not. The kind of a record is its message and its attribute "cause". Errors are always passed on. It is safe for concurrent use.
+// were not. The kind of a record is its message and its attribute "cause". Errors are always passed on, and at the level of debug everything is. It is safe for concurrent use.
 type Handler struct {
 	slog.Handler
 	kinds *kinds
@@ -44,7 +44,7 @@ func New(next slog.Handler) *Handler {
 
 // Handle passes the record on, or counts it.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelError {
+	if r.Level >= slog.LevelError || h.Enabled(ctx, slog.LevelDebug) {
 		return h.Handler.Handle(ctx, r)
 	}
 	name := r.Message

@@ -43,6 +43,13 @@ func TestAFloodOfOneKindIsALineNowAndThen(t *testing.T) {
 		if got := lines(); len(got) != 100 {
 			t.Errorf("%d errors", len(got))
 		}
+		debug := slog.New(New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		for range 100 {
+			debug.Warn("requestState refused", "cause", "expired")
+		}
+		if got := lines(); len(got) != 100 {
+			t.Errorf("%d lines for who debugs", len(got))
+		}
 		time.Sleep(time.Hour)
 		for range 100 {
 			logger.Warn("requestState refused", "cause", "expired")

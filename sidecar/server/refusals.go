@@ -28,12 +28,21 @@ func (c *jsonConn) Write(p []byte) (int, error) {
 	if !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) { // HTTP/2
 		return c.Conn.Write(p)
 	}
-	body := mrtr.ErrorBody(nil, mrtr.CodeInvalidRequest, "The request is not valid HTTP, or more than this server reads")
+	body := mrtr.ErrorBody(nil, mrtr.CodeInvalidRequest, refusals[string(line[min(len(line), len("HTTP/1.1 ")):min(len(line), len("HTTP/1.1 400"))])])
 	answer := fmt.Appendf(nil, "%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n%s", line, len(body), body)
 	if _, err := c.Conn.Write(answer); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// refusals are the words for each status.
+var refusals = map[string]string{
+	"400": "The request is not valid HTTP",
+	"417": "An Expect header other than 100-continue is not supported",
+	"431": "The header is larger than this server reads",
+	"501": "This transfer coding is not supported",
+	"505": "This version of HTTP is not supported",
 }
 
 // CloseWrite is for net/http, which lets a client read what was answered before it closes.
