@@ -95,7 +95,7 @@ func TestPitfall24ManyKeysConvergeByAKMSThatAllowsFewRequests(t *testing.T) {
 			if described := server.Count("DescribeKey"); described > 10 {
 				t.Errorf("%d looks at one KMS key", described)
 			}
-			if requests > 3**keys+10 {
+			if requests > 4**keys+10 {
 				t.Errorf("%d requests for %d keys: what is throttled is asked again too often", requests, *keys)
 			}
 		})
