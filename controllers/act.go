@@ -48,7 +48,7 @@ func (r *Reconciler) consult(ctx context.Context, o *rotation.Observation, d *ro
 	if r.Health == nil || d.AwaitsKMS {
 		return
 	}
-	outcome, at, again := r.Health.look(ctx, o.Key.Spec.KMS)
+	outcome, at, again := r.Health.look(ctx, o.Key.Namespace, o.Key.Spec.KMS)
 	d.RequeueAfter = soonest(d.RequeueAfter, again)
 	if outcome != nil && at.After(o.LastKMSAttempt) {
 		o.KMS = outcome

@@ -34,6 +34,9 @@ const (
 // A KMSHealth asks, in the background, whether the keys with which data keys are wrapped can still be used: one that was disabled, or is to be deleted, is to be
 // seen before the next rotation needs it. RequestStateKeys that name the same KMS key share the answer. It is safe for concurrent use.
 type KMSHealth struct {
+	// Allows tells whether a namespace may know of a KMS key; nil: any may of any.
+	Allows func(namespace string, stanza *v1alpha1.KMSSpec) bool
+
 	wrappers Wrappers
 	limit    limiter
 	now      func() time.Time
@@ -64,7 +67,10 @@ func NewKMSHealth(wrappers Wrappers, limit limiter, now func() time.Time) *KMSHe
 
 // look returns what was last heard of the KMS key that a stanza names, and when; outcome is nil if that is nothing yet. If it is time, it has the KMS asked again, and
 // does not wait for the answer. again is when to look next.
-func (h *KMSHealth) look(ctx context.Context, stanza v1alpha1.KMSSpec) (outcome *rotation.KMSOutcome, at time.Time, again time.Duration) {
+func (h *KMSHealth) look(ctx context.Context, namespace string, stanza v1alpha1.KMSSpec) (outcome *rotation.KMSOutcome, at time.Time, again time.Duration) {
+	if h.Allows != nil && !h.Allows(namespace, &stanza) {
+		return nil, time.Time{}, healthEvery // a request for a data key says why
+	}
 	name := stanzaName(&stanza)
 	now := h.now()
 	h.mu.Lock()

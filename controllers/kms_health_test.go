@@ -76,7 +76,7 @@ func TestAKMSKeyIsAskedForNowAndThenHoweverManyNameIt(t *testing.T) {
 		k := &scriptedKMS{status: kms.Status{Available: true, Reason: "Enabled"}}
 		h := NewKMSHealth(k.wrappers, nil, time.Now)
 		look := func(id string) (problem string, known bool) {
-			o, _, again := h.look(t.Context(), awsKey(id))
+			o, _, again := h.look(t.Context(), "prod", awsKey(id))
 			if again <= 0 {
 				t.Errorf("again %s", again)
 			}
@@ -131,6 +131,24 @@ func TestAKMSKeyIsAskedForNowAndThenHoweverManyNameIt(t *testing.T) {
 	})
 }
 
+func TestANamespaceSeesNothingOfAKeyThatItMayNotUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &scriptedKMS{status: kms.Status{Reason: "Disabled", Message: "enable it"}}
+		h := NewKMSHealth(k.wrappers, nil, time.Now)
+		h.Allows = func(namespace string, _ *v1alpha1.KMSSpec) bool { return namespace == "prod" }
+		for _, namespace := range []string{"test", "prod", "prod", "test"} {
+			o, _, _ := h.look(t.Context(), namespace, awsKey("a"))
+			synctest.Wait()
+			if namespace == "test" && o != nil {
+				t.Errorf("%+v", o)
+			}
+		}
+		if k.asked() != 1 {
+			t.Errorf("asked %d times", k.asked())
+		}
+	})
+}
+
 func TestAKMSThatHangsHoldsUpNobodyWhoLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &scriptedKMS{hang: make(chan struct{})}
@@ -138,7 +156,7 @@ func TestAKMSThatHangsHoldsUpNobodyWhoLooks(t *testing.T) {
 		start := time.Now()
 		for range 10 {
 			for _, id := range []string{"a", "b", "c", "d"} {
-				h.look(t.Context(), awsKey(id))
+				h.look(t.Context(), "prod", awsKey(id))
 			}
 		}
 		synctest.Wait()
@@ -147,7 +165,7 @@ func TestAKMSThatHangsHoldsUpNobodyWhoLooks(t *testing.T) {
 		}
 		time.Sleep(2 * healthDeadline)
 		synctest.Wait()
-		if o, _, _ := h.look(t.Context(), awsKey("a")); o == nil || !strings.Contains(o.Problem, "Timeout") {
+		if o, _, _ := h.look(t.Context(), "prod", awsKey("a")); o == nil || !strings.Contains(o.Problem, "Timeout") {
 			t.Errorf("%+v", o)
 		}
 		close(k.hang)

@@ -167,6 +167,7 @@ func run(ctx context.Context, o options) error {
 	} else {
 		reconciler.Health = controllers.NewKMSHealth(reconciler.Wrappers, nil, reconciler.Now)
 	}
+	reconciler.Health.Allows = allow.AllowsLook
 	if err := reconciler.SetupWithManager(ctx, mgr, controllers.Options{MaxConcurrentReconciles: o.concurrency}); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/requeststate/operator/api/v1alpha1"
 	"github.com/requeststate/operator/internal/envelope"
 	"github.com/requeststate/operator/internal/kms"
 )
@@ -53,6 +54,21 @@ func (a Allow) Allows(namespace, arn string) bool {
 	return false
 }
 
+// AllowsLook tells whether the state of the key that a resource names may be asked
+// for on behalf of namespace, and shown there. Under a limit that is so only for a
+// key named by its ARN: what an alias or a key id stands for is not known before.
+func (a Allow) AllowsLook(namespace string, stanza *v1alpha1.KMSSpec) bool {
+	if len(a) == 0 || stanza.AWS == nil {
+		return true
+	}
+	return namesKey(stanza.AWS.KeyID) && a.Allows(namespace, stanza.AWS.KeyID)
+}
+
+// namesKey tells whether keyID is the ARN of a key.
+func namesKey(keyID string) bool {
+	return strings.HasPrefix(keyID, "arn:") && strings.Contains(keyID, ":key/")
+}
+
 // glob tells whether s matches pattern, in which "*" stands for any text.
 func glob(pattern, s string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
@@ -85,7 +101,7 @@ type limited struct {
 // What an alias or a key id stands for is known only from the answer; what was
 // wrapped is then dropped, and nothing is left of it but a line in CloudTrail.
 func (l *limited) GenerateWrapped(ctx context.Context, ec kms.EncryptionContext) (kms.Wrapped, error) {
-	if strings.HasPrefix(l.keyID, "arn:") && strings.Contains(l.keyID, ":key/") && !l.allow.Allows(ec.Namespace, l.keyID) {
+	if namesKey(l.keyID) && !l.allow.Allows(ec.Namespace, l.keyID) {
 		return kms.Wrapped{}, notAllowed()
 	}
 	w, err := l.Wrapper.GenerateWrapped(ctx, ec)

@@ -200,3 +200,26 @@ func TestAllowHoldsForAliasesToo(t *testing.T) {
 		t.Errorf("New does not apply Allow: %v", err)
 	}
 }
+
+func TestALookAtAKeyIsForWhoMayUseIt(t *testing.T) {
+	const arn = "arn:aws:kms:eu-west-1:111122223333:key/a"
+	allow := Allow{{Namespace: "prod", ARN: arn}}
+	aws := func(keyID string) *v1alpha1.KMSSpec {
+		return &v1alpha1.KMSSpec{AWS: &v1alpha1.AWSKMSSpec{KeyID: keyID}}
+	}
+	for _, c := range []struct {
+		namespace string
+		stanza    *v1alpha1.KMSSpec
+		want      bool
+	}{
+		{"prod", aws(arn), true}, {"test", aws(arn), false}, {"prod", aws("alias/a"), false}, {"prod", aws(strings.Replace(arn, "key/", "alias/", 1)), false},
+		{"test", &v1alpha1.KMSSpec{Age: &v1alpha1.AgeKMSSpec{}}, true},
+	} {
+		if got := allow.AllowsLook(c.namespace, c.stanza); got != c.want {
+			t.Errorf("%s, %+v: %t", c.namespace, c.stanza.AWS, got)
+		}
+	}
+	if !(Allow)(nil).AllowsLook("test", aws("alias/a")) {
+		t.Error("without a limit anybody may look")
+	}
+}
