@@ -94,52 +94,10 @@ func (o *options) checkUpstream() error {
 const minStateBytes = 64
 
 func (o *options) checkRest() error {
-	var errs []error
-	if err := o.checkUpstream(); err != nil {
-		errs = append(errs, err)
-	}
-
-	for _, limit := range []struct {
-		flag  string
-		value int64
-	}{
-		{"--max-state-bytes", int64(o.maxStateBytes)}, {"--max-body-bytes", o.maxBodyBytes},
-		{"--response-buffer-bytes", int64(o.responseBuffer)}, {"--max-incoming-bodies", int64(o.maxIncoming)},
-		{"--max-header-bytes", int64(o.maxHeaderBytes)}, {"--max-concurrent", int64(o.maxConcurrent)}, {"--max-streams", int64(o.maxStreams)},
-	} {
-		if limit.value < 1 || limit.value > proxy.MaxLimit {
-			errs = append(errs, fmt.Errorf("%s must be positive and at most %d", limit.flag, proxy.MaxLimit))
-		}
-	}
-	if o.maxStateBytes < minStateBytes {
-		errs = append(errs, fmt.Errorf("--max-state-bytes must be at least %d", minStateBytes))
-	}
-	for _, listen := range []struct{ flag, address string }{{"--proxy-listen", o.proxyListen}, {"--health-listen", o.healthListen}} {
-		if _, port, err := net.SplitHostPort(listen.address); err != nil || port == "" {
-			errs = append(errs, fmt.Errorf("%s %q: want HOST:PORT, such as 127.0.0.1:8088 or :8088", listen.flag, listen.address))
-		}
-	}
-	for _, path := range o.passthrough {
-		if !proxy.ValidPassthroughPath(path) {
-			errs = append(errs, fmt.Errorf("--passthrough-path %q can match no request: it must begin with / and have no %%, \\, ; ? or #, no // and no dot segment, such as /health", path))
-		}
-	}
+	errs := append([]error{o.checkUpstream()}, o.checkAddresses()...)
+	errs = append(errs, o.checkLimits()...)
 	if o.ageIdentityFile != "" && o.dev {
 		errs = append(errs, errors.New("--age-identity-file is for --key and --key-file only: --dev has a key of its own"))
-	}
-	if o.maxJSONDepth < 1 || o.maxJSONDepth > mrtr.MaxDepth {
-		errs = append(errs, fmt.Errorf("--max-json-depth must be positive and at most %d", mrtr.MaxDepth))
-	}
-	for _, timeout := range []struct {
-		flag  string
-		value time.Duration
-	}{{"--header-timeout", o.headerTimeout}, {"--body-idle-timeout", o.bodyIdleTimeout}, {"--body-timeout", o.bodyTimeout}} {
-		if timeout.value <= 0 {
-			errs = append(errs, fmt.Errorf("%s must be positive, such as 30s", timeout.flag))
-		}
-	}
-	if o.podIP != "" && net.ParseIP(o.podIP) == nil {
-		errs = append(errs, fmt.Errorf("--pod-ip %q is not an address: set POD_IP from status.podIP by the downward API", o.podIP))
 	}
 	if o.maxRingAge != 0 && o.maxRingAge < minRingAge {
 		errs = append(errs, fmt.Errorf("--max-ring-age must be 0 or at least %s", minRingAge))
@@ -154,6 +112,58 @@ func (o *options) checkRest() error {
 		errs = append(errs, fmt.Errorf("--log-format %q: use json or text", o.logFormat))
 	}
 	return errors.Join(errs...)
+}
+
+func (o *options) checkAddresses() (errs []error) {
+	for _, listen := range []struct{ flag, address string }{{"--proxy-listen", o.proxyListen}, {"--health-listen", o.healthListen}} {
+		if _, port, err := net.SplitHostPort(listen.address); err != nil || port == "" {
+			errs = append(errs, fmt.Errorf("%s %q: want HOST:PORT, such as 127.0.0.1:8088 or :8088", listen.flag, listen.address))
+		}
+	}
+	for _, path := range o.passthrough {
+		if !proxy.ValidPassthroughPath(path) {
+			errs = append(errs, fmt.Errorf("--passthrough-path %q can match no request: it must begin with / and have no %%, \\, ; ? or #, no // and no dot segment, such as /health", path))
+		}
+	}
+	if o.podIP != "" && net.ParseIP(o.podIP) == nil {
+		errs = append(errs, fmt.Errorf("--pod-ip %q is not an address: set POD_IP from status.podIP by the downward API", o.podIP))
+	}
+	return errs
+}
+
+func (o *options) checkLimits() (errs []error) {
+	for _, limit := range []struct {
+		flag              string
+		value, least, max int64
+	}{
+		{"--max-state-bytes", int64(o.maxStateBytes), minStateBytes, proxy.MaxLimit},
+		{"--max-body-bytes", o.maxBodyBytes, 1, proxy.MaxLimit},
+		{"--max-body-memory-bytes", o.bodyMemory, 1, proxy.MaxLimit},
+		{"--max-header-bytes", int64(o.maxHeaderBytes), 1, proxy.MaxLimit},
+		{"--max-json-depth", int64(o.maxJSONDepth), 1, mrtr.MaxDepth},
+		{"--response-buffer-bytes", int64(o.responseBuffer), 1, proxy.MaxLimit},
+		{"--max-incoming-bodies", int64(o.maxIncoming), 1, proxy.MaxLimit},
+		{"--max-concurrent", int64(o.maxConcurrent), 1, proxy.MaxLimit},
+		{"--max-streams", int64(o.maxStreams), 1, proxy.MaxLimit},
+	} {
+		switch {
+		case limit.value < 1 || limit.value > limit.max:
+			errs = append(errs, fmt.Errorf("%s must be positive and at most %d", limit.flag, limit.max))
+		case limit.value < limit.least:
+			errs = append(errs, fmt.Errorf("%s must be at least %d", limit.flag, limit.least))
+		}
+	}
+	for _, timeout := range []struct {
+		flag  string
+		value time.Duration
+	}{
+		{"--header-timeout", o.headerTimeout}, {"--body-idle-timeout", o.bodyIdleTimeout}, {"--body-timeout", o.bodyTimeout}, {"--write-stall-timeout", o.writeStall},
+	} {
+		if timeout.value <= 0 {
+			errs = append(errs, fmt.Errorf("%s must be positive, such as 30s", timeout.flag))
+		}
+	}
+	return errs
 }
 
 // loops tells whether requests to upstream would come back to the proxy's own address.

@@ -92,7 +92,8 @@ func newProxy(o *options, holder *ring.Holder, metrics *ring.Metrics, logger *sl
 		Upstream: o.upstreamURL, Sealer: holder, Principals: holder,
 		MaxStateBytes: o.maxStateBytes, MaxBodyBytes: o.maxBodyBytes, MaxHeaderBytes: o.maxHeaderBytes, MaxJSONDepth: o.maxJSONDepth,
 		ResponseBufferBytes: o.responseBuffer, MaxConcurrent: o.maxConcurrent, MaxStreams: o.maxStreams, MaxIncomingBodies: o.maxIncoming,
-		BodyIdleTimeout: o.bodyIdleTimeout, BodyTimeout: o.bodyTimeout, PassthroughPaths: o.passthrough,
+		BodyIdleTimeout: o.bodyIdleTimeout, BodyTimeout: o.bodyTimeout,
+		WriteStallTimeout: o.writeStall, MaxBodyMemoryBytes: o.bodyMemory, PassthroughPaths: o.passthrough,
 		Logger: logger, Hooks: proxy.Hooks{Opened: metrics.Opened, Sealed: metrics.Sealed},
 	})
 	if err != nil {

@@ -47,6 +47,8 @@ type options struct {
 	headerTimeout   time.Duration
 	bodyIdleTimeout time.Duration
 	bodyTimeout     time.Duration
+	writeStall      time.Duration
+	bodyMemory      int64
 
 	passthrough []string
 	maxRingAge  time.Duration
@@ -89,6 +91,8 @@ func parse(args []string) (*options, error) {
 	f.DurationVar(&o.headerTimeout, "header-timeout", server.DefaultReadHeaderTimeout, "how long a request's header may take to come")
 	f.DurationVar(&o.bodyIdleTimeout, "body-idle-timeout", proxy.DefaultBodyIdleTimeout, "longest pause within a request's body; answers have no time limit")
 	f.DurationVar(&o.bodyTimeout, "body-timeout", proxy.DefaultBodyTimeout, "how long a JSON body may take to come, and a second more for each 16 KiB of it")
+	f.DurationVar(&o.writeStall, "write-stall-timeout", proxy.DefaultWriteStallTimeout, "end an answer of which the client takes nothing for so long")
+	f.Int64Var(&o.bodyMemory, "max-body-memory-bytes", proxy.DefaultMaxBodyMemoryBytes, "most bytes of JSON bodies held at a time, the first 64 KiB of each not counted; more are answered 503")
 	f.StringArrayVar(&o.passthrough, "passthrough-path", nil, "path whose traffic passes unread, and all below it if it ends in /; repeatable")
 	f.DurationVar(&o.maxRingAge, "max-ring-age", 0, "with --key: stop serving when the ring has not been confirmed by its source for so long, at least 1m; 0: serve on")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")

@@ -3,7 +3,6 @@ package mrtr
 import (
 	"bytes"
 	"errors"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -78,12 +77,9 @@ func (x *Exchange) Internal() []byte {
 // sealed becomes an internal error. It returns nil for a text that passes as it
 // is.
 //
-// If declared is true the text is said to be JSON, and what is none becomes an
-// internal error if it may carry a state: parsers were seen to take comments, or
-// marks and white space of many kinds. Otherwise a text that is no JSON passes,
-// unless it is so close to JSON that a laxer parser than ours might find a state in
-// it.
-func (x *Exchange) Edits(text []byte, declared bool) []Edit {
+// A text that is no JSON passes or becomes an internal error, depending on what it is
+// said to be.
+func (x *Exchange) Edits(text []byte, as Expectation) []Edit {
 	if !MayCarry(text) {
 		return nil
 	}
@@ -93,7 +89,7 @@ func (x *Exchange) Edits(text []byte, declared bool) []Edit {
 	}
 	root, err := scanText(text, start, MaxDepth)
 	if err != nil {
-		if !declared && !errors.Is(err, errDepth) && !LooksLikeJSON(text) {
+		if !errors.Is(err, errDepth) && !as.refuses(text) {
 			return nil
 		}
 		x.fault(FaultUnreadable)
@@ -125,16 +121,39 @@ func (x *Exchange) judgeElement(edits []Edit, text []byte, element span) []Edit 
 	}
 }
 
+// An Expectation is what a text from the server is said to be.
+type Expectation int
+
+// The expectations.
+const (
+	// Anything is an answer of another media type, or the data of a stream that
+	// answers no carrier. If it is no JSON, it passes unless it is so close to JSON
+	// that a laxer parser than ours might find a state in it.
+	Anything Expectation = iota
+	// JSON is an answer that is declared to be JSON. If it is none, it passes only
+	// if it cannot carry a state: parsers were seen to take comments, or marks and
+	// white space of many kinds.
+	JSON
+)
+
+// refuses reports whether a text that is no JSON, but may carry a state, is refused.
+func (e Expectation) refuses(text []byte) bool {
+	return e == JSON || LooksLikeJSON(text)
+}
+
 const byteOrderMark = "\uFEFF"
 
 // LooksLikeJSON reports whether a text begins, after a byte order mark and white
 // space, as a JSON message or batch does, in UTF-8, UTF-16 or UTF-32.
 func LooksLikeJSON(text []byte) bool {
 	text = withoutNUL(text)
-	for _, mark := range []string{byteOrderMark, "\xff\xfe", "\xfe\xff"} {
-		text = bytes.TrimPrefix(text, []byte(mark))
+	for before := -1; before != len(text); {
+		before = len(text)
+		for _, mark := range []string{byteOrderMark, "\xff\xfe", "\xfe\xff"} {
+			text = bytes.TrimPrefix(text, []byte(mark))
+		}
+		text = bytes.TrimLeft(text, " \t\r\n\v\f\u0085\u00a0")
 	}
-	text = bytes.TrimLeft(text, " \t\r\n")
 	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
 }
 
@@ -198,11 +217,11 @@ func readResponse(text []byte, message span) response {
 	return r
 }
 
-// isResultName and isStateName tell the two names under case folding. No client is
+// isResultName and isStateName tell the two names, see folded. No client is
 // known to read another spelling, so a server that writes one shows its state to
 // the client's logs at most; but a state is nothing to be generous with.
-func isResultName(name []byte) bool { return strings.EqualFold(string(name), "result") }
-func isStateName(name []byte) bool  { return strings.EqualFold(string(name), stateName) }
+func isResultName(name []byte) bool { return folded(string(name), "result") }
+func isStateName(name []byte) bool  { return folded(string(name), stateName) }
 
 func (r *response) readResult(text []byte, result span, folded bool) {
 	if !isObject(result.of(text)) {

@@ -57,7 +57,7 @@ func TestEditsSealAnswers(t *testing.T) {
 	for _, c := range sealedAnswers {
 		t.Run(c.name, func(t *testing.T) {
 			x, faults := testExchange(t, c.request)
-			if got := string(Replace([]byte(c.in), x.Edits([]byte(c.in), false)...)); got != c.want || len(*faults) > 0 {
+			if got := string(Replace([]byte(c.in), x.Edits([]byte(c.in), Anything)...)); got != c.want || len(*faults) > 0 {
 				t.Errorf("got  %s\nwant %s\nfaults %v", got, c.want, *faults)
 			}
 		})
@@ -78,7 +78,7 @@ func TestEditsPassWhatHasNoState(t *testing.T) {
 	} {
 		for _, request := range []string{"", call(`1`)} {
 			x, faults := testExchange(t, request)
-			if edits := x.Edits([]byte(in), false); edits != nil || len(*faults) > 0 {
+			if edits := x.Edits([]byte(in), Anything); edits != nil || len(*faults) > 0 {
 				t.Errorf("%s: edits %v, faults %v", in, edits, *faults)
 			}
 		}
@@ -124,6 +124,9 @@ var unsealableAnswers = []struct {
 	{"name in another case", call(`1`), `{"id":1,"result":{"RequestState":"a"}}`, internal(`1`), FaultFolded},
 	{"name with a long s", call(`1`), `{"id":1,"result":{"reque` + "\u017ft\u017f" + `tate":"a"}}`, internal(`1`), FaultFolded},
 	{"result in another case", call(`1`), `{"id":1,"Result":{"requestState":"a"}}`, internal(`1`), FaultFolded},
+	{"snake case", call(`1`), `{"id":1,"result":{"request_state":"a"}}`, internal(`1`), FaultFolded},
+	{"name ends early in C", call(`1`), `{"id":1,"result":{"requestState\u0000":"a"}}`, internal(`1`), FaultFolded},
+	{"white space before a mark", call(`1`), "\n\ufeff" + stateAnswer, internal(`1`), FaultUnreadable},
 	{"in two cases", call(`1`), `{"id":1,"result":{"requestState":null,"requeststate":"a"}}`, internal(`1`), FaultFolded},
 }
 
@@ -131,7 +134,7 @@ func TestPlaintextStateNeverLeaves(t *testing.T) {
 	for _, c := range unsealableAnswers {
 		t.Run(c.name, func(t *testing.T) {
 			x, faults := testExchange(t, c.request)
-			got := string(Replace([]byte(c.in), x.Edits([]byte(c.in), false)...))
+			got := string(Replace([]byte(c.in), x.Edits([]byte(c.in), Anything)...))
 			if got != c.want || len(*faults) != 1 || (*faults)[0] != c.fault {
 				t.Errorf("got  %s\nwant %s\nfaults %v, want %v", got, c.want, *faults, c.fault)
 			}
@@ -155,13 +158,13 @@ func TestDeclaredJSONMustBeJSON(t *testing.T) {
 		"data: " + state + "\n\n", "callback(" + state + ")", `requestState`, `"requestState`, utf16LE(state), `'\u0072equestState'`,
 	} {
 		x, faults := testExchange(t, call(`1`))
-		if got := string(Replace([]byte(in), x.Edits([]byte(in), true)...)); got != internal(`1`) || len(*faults) != 1 || (*faults)[0] != FaultUnreadable {
+		if got := string(Replace([]byte(in), x.Edits([]byte(in), JSON)...)); got != internal(`1`) || len(*faults) != 1 || (*faults)[0] != FaultUnreadable {
 			t.Errorf("%q became %q, faults %v", in, got, *faults)
 		}
 	}
 	for _, in := range []string{"", "ok", "data: 1", `{"x":NaN}`, `"requestState"`, `[[5],["x"]]`, `{"id":1,"error":{"data":{"requestState":"a"}}}`} {
 		x, faults := testExchange(t, call(`1`))
-		if edits := x.Edits([]byte(in), true); edits != nil || len(*faults) > 0 {
+		if edits := x.Edits([]byte(in), JSON); edits != nil || len(*faults) > 0 {
 			t.Errorf("%q: edits %v, faults %v", in, edits, *faults)
 		}
 	}
@@ -170,7 +173,7 @@ func TestDeclaredJSONMustBeJSON(t *testing.T) {
 func TestPitfall39StateUnderCompleteIsSealed(t *testing.T) {
 	x, _ := testExchange(t, call(`2`))
 	in := []byte(`{"jsonrpc":"2.0","id":2,"result":{"content":[],"requestState":"plain:deploy:prod","resultType":"complete"}}`)
-	got := string(Replace(in, x.Edits(in, false)...))
+	got := string(Replace(in, x.Edits(in, Anything)...))
 	if want := `{"jsonrpc":"2.0","id":2,"result":{"content":[],"requestState":"sealed:t2:706c61696e3a6465706c6f793a70726f64","resultType":"complete"}}`; got != want {
 		t.Errorf("got %s", got)
 	}
@@ -181,12 +184,12 @@ func FuzzEdits(f *testing.F) {
 	f.Add([]byte("\ufeff{\"id\":\"\\u0031\",\"result\":{\"request\\u0053tate\":\"secret\"}}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		x, _ := testExchange(t, call(`1`))
-		out := Replace(text, x.Edits(text, false)...)
+		out := Replace(text, x.Edits(text, Anything)...)
 		// What went out needs no second look, save that sealed states are
 		// found again; as a stream without requests all of them are errors.
 		none, _ := testExchange(t, "")
-		again := Replace(out, none.Edits(out, false)...)
-		if final := none.Edits(again, false); final != nil {
+		again := Replace(out, none.Edits(out, Anything)...)
+		if final := none.Edits(again, Anything); final != nil {
 			t.Fatalf("%q became %q, which still holds a state", text, again)
 		}
 	})

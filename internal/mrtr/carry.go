@@ -6,12 +6,13 @@ import "bytes"
 // ASCII, but of the two s there is a third spelling under case folding: U+017F.
 const stateName = "requestState"
 
-// maxStateName is the longest text, in bytes, that folds to stateName.
-const maxStateName = len(stateName) + 2
+// maxStateName is the longest text, in bytes, that is found to be stateName: with two
+// long s and a separator before each letter.
+const maxStateName = 2*len(stateName) + 2
 
 // MayCarry reports whether some parser might find a requestState in the text: it
-// holds that name in any case, or an escape that could spell part of it, in UTF-8,
-// UTF-16 or UTF-32.
+// holds that name in any case, in snake case too, or an escape that could spell part
+// of it, in UTF-8, UTF-16 or UTF-32.
 func MayCarry(text []byte) bool {
 	text = withoutNUL(text)
 	return bytes.Contains(text, []byte(`\u`)) || holdsStateName(text)
@@ -28,19 +29,39 @@ func withoutNUL(text []byte) []byte {
 
 // holdsStateName looks for the letter that is rarest first.
 func holdsStateName(text []byte) bool {
-	const before, rest = "re", "queststate"
-	for i := len(before); i < len(text); i++ {
-		if text[i]|0x20 == rest[0] && beginsFolded(text[i-len(before):], before) && beginsFolded(text[i:], rest) {
+	const rest = "queststate"
+	for i := range text {
+		if text[i]|0x20 == rest[0] && endsFolded(text[:i], "er") && beginsFolded(text[i:], rest) {
 			return true
 		}
 	}
 	return false
 }
 
+// endsFolded reports whether text ends with the letters, given from the last to the
+// first, each followed by a separator or none.
+func endsFolded(text []byte, backwards string) bool {
+	for i := range len(backwards) {
+		if n := len(text); n > 0 && (text[n-1] == '_' || text[n-1] == '-') {
+			text = text[:n-1]
+		}
+		n := len(text)
+		if n == 0 || text[n-1]|0x20 != backwards[i] {
+			return false
+		}
+		text = text[:n-1]
+	}
+	return true
+}
+
 // beginsFolded reports whether text begins with the letters under Unicode simple
-// case folding. They are lower-case ASCII and not k, which has a third spelling too.
+// case folding, with a separator or none before each. They are lower-case ASCII and
+// not k, which has a third spelling too.
 func beginsFolded(text []byte, letters string) bool {
 	for i := range len(letters) {
+		if i > 0 && len(text) > 0 && (text[0] == '_' || text[0] == '-') {
+			text = text[1:]
+		}
 		switch {
 		case len(text) > 0 && text[0]|0x20 == letters[i]:
 			text = text[1:]

@@ -72,6 +72,25 @@ func isData(content []byte) bool {
 
 const dataField = "data"
 
+// hidesData reports whether a line that is no data field may carry a state to a parser
+// for which it is one, or which sees more lines in it than there are: those of some
+// languages end at other characters too.
+func hidesData(content []byte) bool {
+	if isData(content) || !MayCarry(content) {
+		return false
+	}
+	for line := range bytes.FieldsFuncSeq(content, endsLine) {
+		if isData(line) || looksLikeData(line) {
+			return true
+		}
+	}
+	return false
+}
+
+func endsLine(r rune) bool {
+	return r == '\v' || r == '\f' || 0x1c <= r && r <= 0x1e || r == 0x85 || r == 0x2028 || r == 0x2029
+}
+
 // looksLikeData reports whether a line that is no data field might be one for a
 // parser that trims names or looks away from their case.
 func looksLikeData(content []byte) bool {

@@ -39,7 +39,7 @@ func (e *EventWriter) beginLong() error {
 // message.
 func (e *EventWriter) judged(held []byte) bool {
 	data := parseEvent(held, !e.begun).data
-	return e.declared || LooksLikeJSON(data) || len(bytes.TrimSpace(data)) == 0
+	return e.as != Anything || LooksLikeJSON(data) || len(bytes.TrimSpace(data)) == 0
 }
 
 // takeLong takes the next part of a line, its end included if it is complete.
@@ -95,7 +95,7 @@ func (e *EventWriter) otherLine(complete bool) error {
 	line := e.held
 	e.held = nil
 	content := bytes.TrimRight(line, "\r\n")
-	if looksLikeData(content) && MayCarry(content) {
+	if hidesData(content) {
 		return ErrNotData
 	}
 	if len(content) == 0 {
@@ -132,7 +132,7 @@ func (e *EventWriter) passValue(value []byte) error {
 func (e *EventWriter) endLong() error {
 	long, rest := e.long, e.held
 	e.long, e.held, e.hasData = nil, nil, false
-	if looksLikeData(rest) && MayCarry(rest) {
+	if hidesData(rest) {
 		return ErrNotData
 	}
 	if err := e.write(rest); err != nil {

@@ -26,7 +26,7 @@ type EventWriter struct {
 	w        io.Writer
 	flush    func() error
 	exchange *Exchange
-	declared bool
+	as       Expectation
 	limit    int
 
 	held    []byte     // lines not yet written: an event's since its first data line
@@ -40,14 +40,14 @@ type EventWriter struct {
 
 // NewEventWriter returns an EventWriter onto w. It calls flush, if not nil, at
 // the end of each Write that completed a line or an event, or passed on some of a
-// long one. The exchange judges the events' data, see [Exchange.Edits]; declared
-// says that it is all JSON. The limit is the cap in bytes on what is held of one
+// long one. The exchange judges the events' data as what it is said to be, see
+// [Exchange.Edits]. The limit is the cap in bytes on what is held of one
 // event or line.
-func NewEventWriter(w io.Writer, flush func() error, x *Exchange, declared bool, limit int) *EventWriter {
+func NewEventWriter(w io.Writer, flush func() error, x *Exchange, as Expectation, limit int) *EventWriter {
 	if flush == nil {
 		flush = func() error { return nil }
 	}
-	return &EventWriter{w: w, flush: flush, exchange: x, declared: declared, limit: limit}
+	return &EventWriter{w: w, flush: flush, exchange: x, as: as, limit: limit}
 }
 
 // Write takes the next bytes of the stream, cut anywhere. After an error the
@@ -143,7 +143,7 @@ func (e *EventWriter) endLine() error {
 // noteData looks whether a line is data.
 func (e *EventWriter) noteData(content []byte) error {
 	e.hasData = e.hasData || isData(content)
-	if looksLikeData(content) && MayCarry(content) {
+	if hidesData(content) {
 		return ErrNotData
 	}
 	return nil
@@ -164,7 +164,7 @@ func (e *EventWriter) dispatch() error {
 	out := e.held
 	if e.hasData {
 		ev := parseEvent(e.held, !e.begun)
-		if edits := e.exchange.Edits(ev.data, e.declared); len(edits) > 0 {
+		if edits := e.exchange.Edits(ev.data, e.as); len(edits) > 0 {
 			out = ev.apply(edits)
 		}
 	}

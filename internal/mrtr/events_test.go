@@ -11,7 +11,7 @@ import (
 func stream(t testing.TB, x *Exchange, in string, size, limit int) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	e := NewEventWriter(&out, nil, x, false, limit)
+	e := NewEventWriter(&out, nil, x, Anything, limit)
 	for len(in) > 0 {
 		n := min(size, len(in))
 		if _, err := e.Write([]byte(in[:n])); err != nil {
@@ -99,7 +99,7 @@ func TestEventStreamDoesNotWait(t *testing.T) {
 		x, _ := testExchange(t, "")
 		var out bytes.Buffer
 		flushed := ""
-		e := NewEventWriter(&out, func() error { flushed = out.String(); return nil }, x, false, 100)
+		e := NewEventWriter(&out, func() error { flushed = out.String(); return nil }, x, Anything, 100)
 		if _, err := e.Write([]byte(in)); err != nil || flushed != in {
 			t.Errorf("after %q: flushed %q, %v", in, flushed, err)
 		}
@@ -130,11 +130,11 @@ func TestEventStreamHoldsNoMoreThanTheLimit(t *testing.T) {
 func TestEventStreamReportsWriteAndFlushErrors(t *testing.T) {
 	broken := errors.New("broken")
 	x, _ := testExchange(t, "")
-	e := NewEventWriter(&bytes.Buffer{}, func() error { return broken }, x, false, 100)
+	e := NewEventWriter(&bytes.Buffer{}, func() error { return broken }, x, Anything, 100)
 	if _, err := e.Write([]byte("data: 1\n\n")); !errors.Is(err, broken) {
 		t.Errorf("flush: %v", err)
 	}
-	e = NewEventWriter(writerFunc(func([]byte) (int, error) { return 0, broken }), nil, x, false, 100)
+	e = NewEventWriter(writerFunc(func([]byte) (int, error) { return 0, broken }), nil, x, Anything, 100)
 	if _, err := e.Write([]byte("data: 1\n\n")); !errors.Is(err, broken) {
 		t.Errorf("write: %v", err)
 	}
@@ -172,7 +172,7 @@ func FuzzEventStream(f *testing.F) {
 }
 
 func TestLinesThatAreDataForSomeParsersOnly(t *testing.T) {
-	for _, line := range []string{"Data: ", " data:", "DATA :", "\ufeffdata: ", "\tdata:", "da\x00ta:"} {
+	for _, line := range []string{"Data: ", " data:", "DATA :", "\ufeffdata: ", "\tdata:", "da\x00ta:", ": x\u2028data: ", "event: x\vdata: ", "id: 1\u0085data:"} {
 		for _, limit := range []int{1 << 20, 16} {
 			for _, end := range []string{"\n\n", ""} {
 				x, _ := testExchange(t, call(`1`))

@@ -29,6 +29,9 @@ func judge(body []byte, message span) (carrier *Carrier, id []byte, err error) {
 	}
 	top := readEnvelope(body, message)
 	id = top.soleID(body)
+	if top.oddMethod {
+		return nil, nil, invalid(id, "method is not a string")
+	}
 	if !top.carrierLike {
 		return nil, id, nil
 	}
@@ -36,7 +39,7 @@ func judge(body []byte, message span) (carrier *Carrier, id []byte, err error) {
 	case hasDuplicate(top.names):
 		return nil, nil, invalid(id, "a member occurs twice in the message")
 	case top.folded:
-		return nil, nil, invalid(id, "a member of the message differs from a known one only by case")
+		return nil, nil, invalid(id, "a member of the message is a known one for some parsers only")
 	}
 	carrier = &Carrier{ID: id, Method: top.method}
 	carrier.key, _ = idKey(id)
@@ -53,7 +56,8 @@ type messageEnvelope struct {
 	method      string // of the three; the last one, if several
 	params      span   // zero if absent
 	carrierLike bool
-	folded      bool // a name equals one of the known only by folding
+	folded      bool // a name, or the method, is a known one for some parsers only
+	oddMethod   bool // a method that is no string
 }
 
 func readEnvelope(body []byte, message span) messageEnvelope {
@@ -67,23 +71,26 @@ func readEnvelope(body []byte, message span) messageEnvelope {
 		case "params":
 			top.params = value
 		}
-		if method, ok := carrierMethod(body, name, value); ok {
-			top.carrierLike, top.method = true, method
+		if folded(string(name), "method") {
+			top.readMethod(value.of(body))
 		}
 	}
 	return top
 }
 
-// carrierMethod returns the method if the member is a "method", in any case,
-// whose value is one of the three.
-func carrierMethod(body, name []byte, value span) (string, bool) {
-	literal := value.of(body)
-	if !strings.EqualFold(string(name), "method") || !isString(literal) {
-		return "", false
+// readMethod reads the value of a "method", in whatever spelling.
+func (top *messageEnvelope) readMethod(literal []byte) {
+	if !isString(literal) {
+		// In JavaScript an array of one string is as good as the string.
+		top.oddMethod = top.oddMethod || !isNull(literal)
+		return
 	}
 	method := string(decodeString(literal))
-	_, ok := targetMember[method]
-	return method, ok
+	exact, _, cut := strings.Cut(method, "\x00") // where C's strings end
+	if _, ok := targetMember[exact]; ok {
+		top.carrierLike, top.method = true, exact
+		top.folded = top.folded || cut
+	}
 }
 
 // soleID returns the id to answer with: none if there are several, or if it is
@@ -109,7 +116,7 @@ func (c *Carrier) readParams(body []byte, params span) error {
 		var names [][]byte
 		for name, value := range members(body, params) {
 			if foldsTo(name, paramNames...) {
-				return invalid(c.ID, "a member of params differs from a known one only by case")
+				return invalid(c.ID, "a member of params is a known one for some parsers only")
 			}
 			names = append(names, name)
 			if string(name) == "arguments" {

@@ -67,14 +67,31 @@ func hasDuplicate(names [][]byte) bool {
 	return false
 }
 
-// foldsTo reports whether name equals one of the given names under Unicode
-// simple case folding, but none of them exactly: a name that a parser without
-// regard to case, such as encoding/json, takes for one of them.
+// foldsTo reports whether some parser might take name for one of the given names,
+// though it is none of them exactly: see folded.
 func foldsTo(name []byte, names ...string) bool {
 	s := string(name)
 	return !slices.Contains(names, s) &&
-		slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(s, n) })
+		slices.ContainsFunc(names, func(n string) bool { return folded(s, n) })
 }
+
+// folded reports whether some parser might take s for the name n: one that looks away
+// from case, by Unicode's simple folding as encoding/json does or by Java's, to which a
+// dotless i is an i; one whose strings end at U+0000; or a model that has each name in
+// snake case too. A name that begins with an underscore has no other spelling there.
+func folded(s, n string) bool {
+	s, _, _ = strings.Cut(s, "\x00")
+	s = dotless.Replace(s)
+	if strings.EqualFold(s, n) {
+		return true
+	}
+	return !strings.HasPrefix(n, "_") && strings.ContainsAny(s, "_-") && strings.EqualFold(separators.Replace(s), n)
+}
+
+var (
+	dotless    = strings.NewReplacer("\u0130", "I", "\u0131", "i")
+	separators = strings.NewReplacer("_", "", "-", "")
+)
 
 func isNull(value []byte) bool   { return value[0] == 'n' }
 func isString(value []byte) bool { return value[0] == '"' }

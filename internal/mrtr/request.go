@@ -62,6 +62,10 @@ func (c *Carrier) WithState(state []byte) Edit {
 	return Edit{c.state.start, c.state.end, AppendString(nil, state)}
 }
 
+// maxBatchCarriers bounds what is remembered of a batch: each carrier is smaller on the
+// wire than here.
+const maxBatchCarriers = 1000
+
 // ParseRequest judges the body of a request. It fails with an *Error if the body
 // is not exactly one JSON value in UTF-8, or if any message in it could be a
 // carrier that two parsers read differently, a batch within a batch among them.
@@ -96,7 +100,9 @@ func ParseRequest(body []byte, maxDepth int) (*Request, error) {
 		if carrier.State != nil {
 			return nil, invalid(carrier.ID, "requestState in a batch")
 		}
-		r.Carriers = append(r.Carriers, *carrier)
+		if r.Carriers = append(r.Carriers, *carrier); len(r.Carriers) > maxBatchCarriers {
+			return nil, invalid(nil, "too many carriers in a batch")
+		}
 	}
 	return r, nil
 }

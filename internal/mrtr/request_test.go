@@ -86,15 +86,16 @@ func TestParseRequestPassesOtherMessages(t *testing.T) {
 		`{"id":1,"method":"tools/list","method":"initialize","params":[],"ID":2}`,
 		`{"id":1,"method":"Tools/Call","params":{"requestState":5}}`,
 		`{"id":1,"method":"tools/calls"}`,
-		`{"id":1,"method":["tools/call"]}`,
+		`{"id":1,"method":null,"params":{}}`,
 		`{"id":1,"result":{"method":"tools/call","requestState":5}}`,
+		`{"id":1,"method":"tools/call","params":{"meta":1,"_metadata":2,"states":"x","na me":1,"request.state":1}}`,
 		`{"params":{"method":"tools/call"}}`,
 		`{}`, `[]`, `null`, `5`, `"tools/call"`, `[1,"x",null,{"params":[[]]}]`,
 		`[{"id":1,"method":"ping"},{"id":1,"method":"ping","id":2}]`,
 		`{"a":` + strings.Repeat("[", 9999) + strings.Repeat("]", 9999) + `}`,
 	} {
 		r, err := ParseRequest([]byte(body), MaxDepth)
-		if err != nil || len(r.Carriers) != 0 {
+		if err != nil || len(r.Carriers) != strings.Count(body, `"method":"tools/call","params":{"meta"`) {
 			t.Errorf("%.80s: %v, %v", body, r, err)
 		}
 	}
@@ -140,6 +141,14 @@ func TestParseRequestRefusesAmbiguousCarriers(t *testing.T) {
 		{"params twice", `{"id":1,"method":"tools/call","params":{},"params":{}}`, `1`},
 		{"Params", `{"id":1,"method":"tools/call","Params":{}}`, `1`},
 		{"params with a long s", `{"id":1,"method":"tools/call","param` + "\u017f" + `":{}}`, `1`},
+		{"method an array", `{"id":1,"method":["tools/call"],"params":{"requestState":"x"}}`, `1`},
+		{"method an object", `{"id":1,"METHOD":{},"method":"ping"}`, `1`},
+		{"method ends early in C", `{"id":1,"method":"tools/call\u0000x"}`, `1`},
+		{"state's name ends early in C", `{"id":1,"method":"tools/call","params":{"requestState\u0000":"x"}}`, `1`},
+		{"params ends early in C", `{"id":1,"method":"tools/call","params\u0000":{"requestState":"x"}}`, `1`},
+		{"snake case", `{"id":1,"method":"tools/call","params":{"request_state":"x"}}`, `1`},
+		{"kebab case", `{"id":1,"method":"tools/call","params":{"Input-Responses":{}}}`, `1`},
+		{"Java's dotless i", `{"id":1,"method":"tools/call","params":{"ur\u0131":"x"}}`, `1`},
 		{"id twice", `{"id":1,"id":2,"method":"tools/call"}`, `null`},
 		{"ID", `{"id":"a","ID":2,"method":"tools/call"}`, `"a"`},
 		{"jsonRPC", `{"id":1,"jsonRPC":"2.0","method":"tools/call"}`, `1`},
@@ -230,4 +239,15 @@ func FuzzParseRequest(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestABatchOfTooManyCarriersIsRefused(t *testing.T) {
+	batch := func(n int) []byte {
+		return []byte("[" + strings.TrimSuffix(strings.Repeat(`{"method":"tools/call"},`, n), ",") + "]")
+	}
+	if r, err := ParseRequest(batch(maxBatchCarriers), MaxDepth); err != nil || len(r.Carriers) != maxBatchCarriers {
+		t.Errorf("%v", err)
+	}
+	_, err := ParseRequest(batch(maxBatchCarriers+1), MaxDepth)
+	wantError(t, err, 400, CodeInvalidRequest, `null`)
 }

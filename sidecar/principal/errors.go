@@ -20,6 +20,7 @@ var (
 // Why a bearer token is refused.
 var (
 	errTwoLines  = invalidToken("more than one Authorization line")
+	errTokenEnds = invalidToken("a Connection line names Authorization")
 	errNotBearer = invalidToken("the Authorization line is not \"Bearer\", one space and one token")
 	errTooLong   = fmt.Errorf("%w: longer than %d bytes", ErrInvalidToken, MaxTokenBytes)
 	errForm      = invalidToken("not a signed JWT in compact form")
@@ -40,6 +41,7 @@ var (
 // Why a header is refused.
 var (
 	errTwoValues = fmt.Errorf("%w: more than one line, all spellings counted", ErrInvalidHeader)
+	errEndsHere  = fmt.Errorf("%w: a Connection line names it", ErrInvalidHeader)
 	errNoValue   = fmt.Errorf("%w: it is empty", ErrInvalidHeader)
 )
 

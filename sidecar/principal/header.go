@@ -54,6 +54,9 @@ func (t *headerTeller) tell(r *http.Request) ([]byte, error) {
 	if !t.trusts(r.RemoteAddr) {
 		return nil, ErrAbsent
 	}
+	if endsHere(r.Header, t.name) {
+		return nil, errEndsHere
+	}
 	switch values := lines(r.Header, t.name); {
 	case len(values) == 0:
 		return nil, ErrAbsent
@@ -67,11 +70,11 @@ func (t *headerTeller) tell(r *http.Request) ([]byte, error) {
 }
 
 func (t *headerTeller) screen(r *http.Request) {
-	if t.trusts(r.RemoteAddr) {
-		return
-	}
-	remove(r.Header, t.name)
+	// In a trailer it is never the proxy's: that sets a header, and a server may merge the two.
 	remove(r.Trailer, t.name)
+	if !t.trusts(r.RemoteAddr) {
+		remove(r.Header, t.name)
+	}
 }
 
 func (t *headerTeller) close() {}
@@ -93,9 +96,27 @@ func (t *headerTeller) trusts(remote string) bool {
 }
 
 // fold returns the one form of all header names that some server behind may take for each other: they differ in case, which HTTP ignores, or in `_`
-// for `-`, which whoever turns headers into CGI or WSGI variables no longer sees.
+// or another sign for `-`, which whoever turns headers into CGI or WSGI variables no longer sees.
 func fold(name string) string {
-	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+}
+
+// endsHere tells whether a Connection line names the header: it is then taken out before the request reaches the server, which would see nobody where a state is
+// bound to somebody.
+func endsHere(h http.Header, folded string) bool {
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			if fold(strings.TrimSpace(name)) == folded {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // lines returns the values of every line whose name folds to folded. Keys of the map need not be in the canonical form of net/http.

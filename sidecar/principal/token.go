@@ -28,6 +28,9 @@ type token struct {
 // RFC 9110 would allow it, such as two spaces.
 func bearer(h http.Header) (string, error) {
 	values := lines(h, "authorization")
+	if endsHere(h, "authorization") {
+		return "", errTokenEnds
+	}
 	switch {
 	case len(values) == 0:
 		return "", ErrAbsent

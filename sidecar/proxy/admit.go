@@ -87,7 +87,12 @@ func (x *exchange) readJSON(body io.Reader) ([]byte, bool) {
 	if x.r.ContentLength > limit {
 		return nil, x.tooLarge()
 	}
-	text, err := io.ReadAll(io.LimitReader(body, limit+1))
+	text, err := x.readAll(body, limit)
+	if errors.Is(err, errNoMemory) {
+		x.log("request refused", "cause", err.Error())
+		x.answerUnavailable("Busy: try again")
+		return nil, false
+	}
 	if int64(len(text)) > limit {
 		return nil, x.tooLarge()
 	}
@@ -140,6 +145,9 @@ func classify(h http.Header, body *bufio.Reader) (kind bodyKind, reason string, 
 	if len(lines) > 1 || err != nil || strings.Contains(lines[0], "*") {
 		return bodyUnknown, "Content-Type must be one line, without RFC 2231 forms", nil
 	}
+	if !isUTF8(lines[0], params) {
+		return bodyUnknown, "charset must be utf-8, and named once if at all", nil
+	}
 	if begins := formBeginning[mediaType]; begins != nil {
 		if matches, err := begins(body); matches || err != nil {
 			return bodyForm, "", err
@@ -148,10 +156,16 @@ func classify(h http.Header, body *bufio.Reader) (kind bodyKind, reason string, 
 	if mediaType != "application/json" && !strings.HasSuffix(mediaType, "+json") {
 		return bodyUnknown, "Content-Type must be application/json for a JSON body, or a form's for a form", nil
 	}
-	if charset, given := params["charset"]; given && !strings.EqualFold(charset, "utf-8") {
-		return bodyUnknown, "charset must be utf-8", nil
-	}
 	return bodyJSON, "", nil
+}
+
+// isUTF8 reports whether no server takes the body for anything but UTF-8. In a form,
+// too: in UTF-7 "+AHs-" is a brace, and there are servers that read JSON by charset
+// alone. Some look for the word anywhere in the line.
+func isUTF8(line string, params map[string]string) bool {
+	charset, given := params["charset"]
+	words := strings.Count(strings.ToLower(line), "charset")
+	return !given && words == 0 || given && words == 1 && strings.EqualFold(charset, "utf-8")
 }
 
 // formBeginning tells, for each media type of a form, whether a body begins as one.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/requeststate/operator/internal/envelope"
@@ -25,6 +26,8 @@ const (
 	DefaultMaxJSONDepth        = mrtr.MaxDepth
 	DefaultBodyIdleTimeout     = 30 * time.Second
 	DefaultBodyTimeout         = 60 * time.Second
+	DefaultWriteStallTimeout   = 2 * time.Minute
+	DefaultMaxBodyMemoryBytes  = 134217728
 )
 
 // MaxLimit bounds each limit of a Config. More than that is a mistake, and sums of
@@ -106,6 +109,12 @@ type Config struct {
 	// that it sends within BodyTimeout; one that sends a byte now and then
 	// is not.
 	BodyTimeout time.Duration
+	// WriteStallTimeout ends an answer of which the client takes nothing for so
+	// long. However slowly it reads, one that reads is not cut off.
+	WriteStallTimeout time.Duration
+	// MaxBodyMemoryBytes bounds the JSON bodies of all exchanges together, the
+	// first 64 KiB of each not counted; what is beyond is answered 503.
+	MaxBodyMemoryBytes int64
 	// PassthroughPaths are raw paths whose traffic passes unread, both ways:
 	// equal, or below it if the path ends in "/".
 	PassthroughPaths []string
@@ -128,6 +137,7 @@ type Proxy struct {
 	incoming  slots // whose body is being read
 	active    slots // that wait for upstream
 	streams   slots // that may last
+	bodies    atomic.Int64
 }
 
 // New returns a Proxy, or an error that names the field that is wrong.
@@ -168,11 +178,11 @@ func (c *Config) check() error {
 		return errors.New("proxy: Upstream must have no path, query, fragment or user")
 	case c.Sealer == nil:
 		return errors.New("proxy: Sealer is missing")
-	case c.BodyIdleTimeout < 0 || c.BodyTimeout < 0:
+	case c.BodyIdleTimeout < 0 || c.BodyTimeout < 0 || c.WriteStallTimeout < 0:
 		return errors.New("proxy: a timeout is negative")
 	}
 	for name, limit := range map[string]int64{
-		"MaxStateBytes": int64(c.MaxStateBytes), "MaxBodyBytes": c.MaxBodyBytes, "ResponseBufferBytes": int64(c.ResponseBufferBytes),
+		"MaxStateBytes": int64(c.MaxStateBytes), "MaxBodyBytes": c.MaxBodyBytes, "MaxBodyMemoryBytes": c.MaxBodyMemoryBytes, "ResponseBufferBytes": int64(c.ResponseBufferBytes),
 		"MaxHeaderBytes": int64(c.MaxHeaderBytes), "MaxJSONDepth": int64(c.MaxJSONDepth), "MaxConcurrent": int64(c.MaxConcurrent), "MaxIncomingBodies": int64(c.MaxIncomingBodies), "MaxStreams": int64(c.MaxStreams),
 	} {
 		if limit < 0 || limit > MaxLimit {
@@ -201,6 +211,8 @@ func (c *Config) setDefaults() {
 	setDefault(&c.MaxJSONDepth, DefaultMaxJSONDepth)
 	setDefault(&c.BodyIdleTimeout, DefaultBodyIdleTimeout)
 	setDefault(&c.BodyTimeout, DefaultBodyTimeout)
+	setDefault(&c.WriteStallTimeout, DefaultWriteStallTimeout)
+	setDefault(&c.MaxBodyMemoryBytes, DefaultMaxBodyMemoryBytes)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

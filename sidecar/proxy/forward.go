@@ -25,20 +25,30 @@ func newTransport() *http.Transport {
 
 // outgoing returns the request to send upstream. If the client hangs up, it is
 // canceled.
-func (p *Proxy) outgoing(r *http.Request, body payload) *http.Request {
+func (p *Proxy) outgoing(r *http.Request, body payload, carries bool) *http.Request {
 	out := (&http.Request{
 		Method: r.Method,
 		URL:    p.target(r),
 		Header: r.Header.Clone(),
 	}).WithContext(r.Context())
 	body.attach(out)
-	if len(r.Trailer) > 0 {
+	if out.Body != nil && len(r.Trailer) > 0 {
 		// The same map: a trailer's values come with the end of the body.
 		out.Trailer, out.ContentLength = r.Trailer, -1
+		removeFraming(out.Trailer)
 	}
+	// The answer to a HEAD has no body. A server that sends one nevertheless would
+	// answer the next request on the connection with it.
+	out.Close = r.Method == http.MethodHead
 	removeHopByHop(out.Header)
-	// What is compressed cannot be judged.
+	// What is compressed cannot be judged, and neither is a part of an answer, or one in
+	// a charset of the client's choice.
 	out.Header.Set("Accept-Encoding", "identity")
+	for _, name := range []string{"Range", "If-Range", "Accept-Charset"} {
+		if carries {
+			out.Header.Del(name)
+		}
+	}
 	if _, given := out.Header["User-Agent"]; !given {
 		out.Header["User-Agent"] = nil // or net/http would send its own
 	}
@@ -94,6 +104,13 @@ func (p *Proxy) target(r *http.Request) *url.URL {
 var hopByHop = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Http2-Settings",
+}
+
+// removeFraming removes from a trailer what net/http refuses to send in one.
+func removeFraming(trailer http.Header) {
+	for _, name := range []string{"Content-Length", "Transfer-Encoding", "Trailer"} {
+		trailer.Del(name)
+	}
 }
 
 func removeHopByHop(h http.Header) {

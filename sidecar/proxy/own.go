@@ -26,6 +26,7 @@ func (x *exchange) answer(status int, body []byte) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
+	x.letGo() // a client that does not read holds nothing that others wait for
 	x.w.WriteHeader(status)
 	_, _ = x.w.Write(body) // a client that is gone is not told
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // isPassthrough reports whether the request's raw path is one of those that pass
@@ -53,6 +55,12 @@ func isPlainHTTP(r *http.Request, passthrough bool) bool {
 		return true
 	}
 	return passthrough && len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket")
+}
+
+// isPlainLine reports whether method and target are such that they can stand in a line
+// of HTTP/1: in HTTP/2 they come in fields of their own.
+func isPlainLine(r *http.Request) bool {
+	return httpguts.ValidHeaderFieldName(r.Method) && !strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c == 0x7f })
 }
 
 // passThrough forwards the exchange unread. It may last as long as a stream, so it

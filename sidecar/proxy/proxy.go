@@ -14,7 +14,7 @@ import (
 
 // ServeHTTP answers one request.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{proxy: p, w: &answerWriter{ResponseWriter: w}, r: r}
+	x := &exchange{proxy: p, w: newAnswerWriter(w, p.config.WriteStallTimeout), r: r}
 	p.who.Screen(r)
 	x.body = newPatientBody(w, r, p.config.BodyIdleTimeout)
 	if x.body != nil {
@@ -27,6 +27,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.answerUnavailable("Not ready: no key ring yet")
 	case !isPlainHTTP(r, passes):
 		x.refuse(http.StatusNotImplemented, "CONNECT and Upgrade are not supported")
+	case !isPlainLine(r):
+		x.refuse(http.StatusBadRequest, "The method or the target is not valid")
 	case headerBytes(r) > p.config.MaxHeaderBytes:
 		x.refuse(http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("The header has more than the %d bytes that --max-header-bytes allows", p.config.MaxHeaderBytes))
 	case passes:
@@ -41,6 +43,7 @@ type exchange struct {
 	proxy     *Proxy
 	w         *answerWriter
 	r         *http.Request
+	taken     int64         // bytes of body taken from the budget
 	held      slots         // what the exchange is counted among; nil: nothing
 	body      *patientBody  // nil if the request has none
 	request   *mrtr.Request // nil if there was no message to read
@@ -54,7 +57,7 @@ func (x *exchange) serve() {
 	if !ok {
 		return
 	}
-	out := x.proxy.outgoing(x.r, body)
+	out := x.proxy.outgoing(x.r, body, x.request != nil && len(x.request.Carriers) > 0)
 	res, err := x.proxy.transport.RoundTrip(out)
 	if err != nil {
 		x.unreachable(err)
@@ -98,6 +101,11 @@ func (p *Proxy) nameOf(s slots) string {
 		return "--max-streams"
 	}
 }
+
+// beginWriting is called before an answer that is written in pieces, or is long: it holds
+// no slot of the exchanges from then on, or clients that do not read would keep out all
+// others. Where no stream is free it goes on as it is.
+func (x *exchange) beginWriting() { x.hold(x.proxy.streams) }
 
 func (x *exchange) letGo() {
 	if x.held != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -32,11 +33,18 @@ func (x *exchange) relay(res *http.Response) {
 	judged := hasBody(x.r, res) && (stream || judge.Carries())
 	switch {
 	case !judged:
+		x.beginWriting()
 		x.copyHeader(res)
 		x.w.WriteHeader(res.StatusCode)
 		x.copyBody(x.w, res)
 	case !isIdentity(res.Header):
-		x.log("answer compressed despite identity")
+		x.log("response not passed on", "cause", "it is compressed despite identity")
+		x.answerUnjudged(judge)
+	case isPartial(res):
+		x.log("response not passed on", "cause", "it is a part of the answer to a carrier")
+		x.answerUnjudged(judge)
+	case !isReadable(res.Header):
+		x.log("response not passed on", "cause", "it is in a charset other than UTF-8 and its like")
 		x.answerUnjudged(judge)
 	case stream:
 		x.relayEvents(res, judge)
@@ -90,6 +98,30 @@ func isIdentity(h http.Header) bool {
 	return true
 }
 
+// isPartial reports whether the answer is a part of one, in which there is no telling
+// what a state is.
+func isPartial(res *http.Response) bool {
+	return res.StatusCode == http.StatusPartialContent || len(res.Header["Content-Range"]) > 0
+}
+
+// isReadable reports whether the charset of the answer, if it names one, is one in which
+// ASCII looks like ASCII, or UTF-16 or UTF-32, which are judged like it.
+func isReadable(h http.Header) bool {
+	for _, line := range h["Content-Type"] {
+		_, params, err := mime.ParseMediaType(line)
+		charset := strings.ToLower(params["charset"])
+		switch {
+		case err != nil && strings.Contains(strings.ToLower(line), "charset"):
+			return false
+		case charset == "" || charset == "utf-8" || charset == "utf8" || charset == "us-ascii" || charset == "ascii":
+		case strings.HasPrefix(charset, "utf-16"), strings.HasPrefix(charset, "utf-32"), strings.HasPrefix(charset, "iso-8859-"), strings.HasPrefix(charset, "windows-125"):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // answerUnjudged answers in the place of what could not be judged. Some clients
 // drop the body of a 5xx, hence the 200; but no message asked for a GET stream.
 func (x *exchange) answerUnjudged(judge *mrtr.Exchange) {
@@ -112,7 +144,7 @@ func (x *exchange) relayJSON(res *http.Response, judge *mrtr.Exchange) {
 		x.relayLong(res, judge, held)
 		return
 	}
-	edits := judge.Edits(held, isJSON(res.Header))
+	edits := judge.Edits(held, expectation(res.Header))
 	text := mrtr.Replace(held, edits...)
 	x.copyHeader(res)
 	x.copyTrailer(res)
@@ -128,21 +160,37 @@ func (x *exchange) relayJSON(res *http.Response, judge *mrtr.Exchange) {
 		h.Set("Content-Type", "application/json")
 		status = http.StatusOK
 	}
+	if len(text) > freeAnswer {
+		x.beginWriting()
+	} else {
+		x.letGo()
+	}
 	x.w.WriteHeader(status)
 	_, _ = x.w.Write(text)
 }
 
+// freeAnswer is how long an answer may be to be counted nowhere while it is written.
+const freeAnswer = 64 << 10
+
 // digestHeaders are no longer true of a body with a sealed state in it.
 var digestHeaders = []string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5"}
+
+// expectation says what the answer to a carrier is by its header.
+func expectation(h http.Header) mrtr.Expectation {
+	if isJSON(h) {
+		return mrtr.JSON
+	}
+	return mrtr.Anything
+}
 
 // relayLong passes on an answer to a carrier that is longer than what is held of it.
 // If it could be a message it is judged while it passes.
 func (x *exchange) relayLong(res *http.Response, judge *mrtr.Exchange, held []byte) {
-	whole := bufferedBody{io.MultiReader(bytes.NewReader(held), res.Body), res.Body}
+	x.beginWriting()
 	if !isJSON(res.Header) && !mrtr.LooksLikeJSON(held) && len(bytes.TrimSpace(held)) > 0 {
 		x.copyHeader(res)
 		x.w.WriteHeader(res.StatusCode)
-		res.Body = whole
+		res.Body = bufferedBody{io.MultiReader(bytes.NewReader(held), res.Body), res.Body}
 		x.copyBody(x.w, res)
 		return
 	}
@@ -203,8 +251,11 @@ func (x *exchange) relayEvents(res *http.Response, judge *mrtr.Exchange) {
 	if err := control.Flush(); err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	// What answers a carrier is JSON; other streams may be of anything.
-	events := mrtr.NewEventWriter(x.w, control.Flush, judge, judge.Carries(), x.proxy.config.ResponseBufferBytes)
+	as := mrtr.Anything
+	if judge.Carries() {
+		as = mrtr.JSON
+	}
+	events := mrtr.NewEventWriter(x.w, control.Flush, judge, as, x.proxy.config.ResponseBufferBytes)
 	x.copyBody(events, res)
 	if err := events.Close(); err != nil {
 		panic(http.ErrAbortHandler)

@@ -21,6 +21,11 @@ const (
 	// Longer than load balancers keep theirs, so that none writes a request into a connection that is being closed.
 	idleTimeout    = 3 * time.Minute
 	maxHeaderBytes = 64 << 10
+	// A peer of HTTP/2 that has been silent is asked whether it is there, and given up if it is not; so is one that takes no byte of what waits for it.
+	pingAfter  = time.Minute
+	pingWait   = 30 * time.Second
+	writeStall = 2 * time.Minute
+
 	// What a handler counts and what net/http reads differ a little; and a handler's answer is the better one.
 	headerSlack = 64 << 10
 )
@@ -84,9 +89,11 @@ func newServer(p Port, logger *slog.Logger) *http.Server {
 	}
 	if p.JSONRPC {
 		s.MaxHeaderBytes = 2*s.MaxHeaderBytes + headerSlack
+		s.DisableGeneralOptionsHandler = true // "OPTIONS *" is for upstream to answer
 		s.Protocols = new(http.Protocols)
 		s.Protocols.SetHTTP1(true)
 		s.Protocols.SetUnencryptedHTTP2(true)
+		s.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait, WriteByteTimeout: writeStall}
 		answerInJSONRPC(s)
 	}
 	return s
