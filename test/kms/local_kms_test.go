@@ -1,19 +1,14 @@
-// Package kms runs the AWS provider through the real SDK against local-kms, a
-// stand-in for AWS KMS, served in this process.
+// Package kms runs the AWS provider through the real SDK against two stand-ins
+// for AWS KMS: local-kms, served in this process, and moto_server. How they
+// differ from AWS KMS is in suite_test.go, as data.
 package kms
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	awskms "github.com/aws/aws-sdk-go-v2/service/kms"
-	"github.com/nsmithuk/local-kms/src"
-	localconfig "github.com/nsmithuk/local-kms/src/config"
-	"github.com/nsmithuk/local-kms/src/data"
 
 	"github.com/requeststate/operator/api/v1alpha1"
 	"github.com/requeststate/operator/internal/kms"
@@ -23,39 +18,17 @@ import (
 
 var testContext = kms.EncryptionContext{Namespace: "prod", Name: "deployer", KeyID: "0102030405060708"}
 
-// serve starts local-kms on 127.0.0.1 and points the SDK's configuration at it
-// the way a deployment does, by environment. Its own main listens on all
-// interfaces and is not used.
+// serve starts local-kms and points the SDK's configuration at it the way a
+// deployment does, by environment.
 func serve(t *testing.T) *awskms.Client {
 	t.Helper()
-	localconfig.AWSRegion, localconfig.AWSAccountId = "eu-west-1", "111122223333"
-	db := data.NewDatabase(t.TempDir())
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		src.HandleRequest(w, r, db)
-	}))
-	t.Cleanup(func() { srv.Close(); db.Close() })
-	if !strings.HasPrefix(srv.URL, "http://127.0.0.1:") {
-		t.Fatalf("serving on %s", srv.URL)
-	}
-	none := t.TempDir() + "/none"
-	for k, v := range map[string]string{
-		"AWS_ENDPOINT_URL_KMS":        srv.URL,
-		"AWS_ACCESS_KEY_ID":           "test",
-		"AWS_SECRET_ACCESS_KEY":       "test",
-		"AWS_EC2_METADATA_DISABLED":   "true",
-		"AWS_CONFIG_FILE":             none,
-		"AWS_SHARED_CREDENTIALS_FILE": none,
-		"AWS_PROFILE":                 "",
-		"AWS_REGION":                  "us-east-1", // not the key's
-		"AWS_MAX_ATTEMPTS":            "1",
-	} {
-		t.Setenv(k, v)
-	}
+	t.Setenv("AWS_ENDPOINT_URL_KMS", serveLocalKMS(t))
+	t.Setenv("AWS_MAX_ATTEMPTS", "1")
 	cfg, err := awsconfig.LoadDefaultConfig(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return awskms.NewFromConfig(cfg, func(o *awskms.Options) { o.Region = "eu-west-1" })
+	return awskms.NewFromConfig(cfg, func(o *awskms.Options) { o.Region = region })
 }
 
 func createKey(t *testing.T, admin *awskms.Client) (arn string) {
@@ -69,7 +42,7 @@ func createKey(t *testing.T, admin *awskms.Client) (arn string) {
 
 func wrapper(t *testing.T, keyID, resolvedARN string) kms.Wrapper {
 	t.Helper()
-	stanza := v1alpha1.KMSSpec{AWS: &v1alpha1.AWSKMSSpec{KeyID: keyID, Region: "eu-west-1"}}
+	stanza := v1alpha1.KMSSpec{AWS: &v1alpha1.AWSKMSSpec{KeyID: keyID, Region: region}}
 	w, err := provider.New(t.Context(), stanza, resolvedARN, provider.Options{AWS: &aws.Clients{}})
 	if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ func Supported() error {
 
 // GenerateWrapped encrypts a fresh data key to the recipients. The key exists
 // in this process only until it returns.
-func (w *Wrapper) GenerateWrapped(_ context.Context, ec kms.EncryptionContext) (kms.Wrapped, error) {
+func (w *Wrapper) GenerateWrapped(ctx context.Context, ec kms.EncryptionContext) (kms.Wrapped, error) {
 	if len(w.recipients) == 0 {
 		return kms.Wrapped{}, kms.NewError(kms.Alert, opGenerate, kms.CodeInvalidRecipient,
 			"kms.age.recipients is empty: name at least one recipient", nil)
@@ -96,6 +96,9 @@ func (w *Wrapper) GenerateWrapped(_ context.Context, ec kms.EncryptionContext) (
 	defer clear(plaintext)
 	digest, err := contextDigest(opGenerate, ec)
 	if err != nil {
+		return kms.Wrapped{}, err
+	}
+	if err := ended(ctx, opGenerate); err != nil {
 		return kms.Wrapped{}, err
 	}
 	copy(plaintext, digest[:])
@@ -118,14 +121,17 @@ func (w *Wrapper) GenerateWrapped(_ context.Context, ec kms.EncryptionContext) (
 
 // Unwrap decrypts a data key. The errors are of class KeyOnly, with code
 // WrongIdentity, Tampered or ContextMismatch; without any identity the class
-// is Alert.
-func (w *Wrapper) Unwrap(_ context.Context, wrapped kms.Wrapped, ec kms.EncryptionContext) (envelope.DataKey, error) {
+// is Alert, and Retry if ctx has ended.
+func (w *Wrapper) Unwrap(ctx context.Context, wrapped kms.Wrapped, ec kms.EncryptionContext) (envelope.DataKey, error) {
 	if len(w.identities) == 0 {
 		return envelope.DataKey{}, kms.NewError(kms.Alert, opUnwrap, kms.CodeInvalidIdentity,
 			"this process has no age identity: mount the identity Secret and name the file in --age-identity-file", nil)
 	}
 	want, err := contextDigest(opUnwrap, ec)
 	if err != nil {
+		return envelope.DataKey{}, err
+	}
+	if err := ended(ctx, opUnwrap); err != nil {
 		return envelope.DataKey{}, err
 	}
 	if len(wrapped.Blob) > maxBlobSize {
@@ -174,6 +180,19 @@ func contextDigest(op string, ec kms.EncryptionContext) ([sha256.Size]byte, erro
 		return [sha256.Size]byte{}, kms.NewError(kms.KeyOnly, op, kms.CodeInvalidContext, err.Error(), err)
 	}
 	return sha256.Sum256(b), nil
+}
+
+// ended is the error of a caller who has given up: nothing here takes long
+// enough to be interrupted, but nothing is begun either.
+func ended(ctx context.Context, op string) error {
+	switch err := ctx.Err(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return kms.NewError(kms.Retry, op, kms.CodeTimeout, "the time for the request was over: it is tried again", err)
+	default:
+		return kms.NewError(kms.Retry, op, "Canceled", "the request was given up", err)
+	}
 }
 
 func tampered(err error) error {

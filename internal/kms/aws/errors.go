@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 
@@ -23,6 +24,7 @@ const (
 	remedyNetwork    = "AWS KMS cannot be reached: check the network, the endpoint and DNS; it is tried again"
 	remedyAccess     = "the identity of this process may not use the key: allow the action in the key's policy or in IAM, or check the key's ARN and region"
 	remedyKeyOnly    = "AWS KMS does not open this wrapped key under this ARN and encryption context: restore it, or revoke the key so that a new one is made"
+	remedyExpired    = "AWS KMS does not accept the credentials of this process: they have expired or are not known; check its role, web identity token or profile"
 	remedyConfigured = "AWS KMS refuses the request: check kms.aws and the AWS configuration of this process"
 )
 
@@ -42,6 +44,12 @@ var verdicts = map[string]verdict{
 	"AccessDenied":    {kms.Alert, remedyAccess},
 	"NotFound":        {kms.Alert, "the AWS KMS key does not exist: check kms.aws.keyID and kms.aws.region"},
 	"InvalidKeyUsage": {kms.Alert, "the AWS KMS key is not a symmetric key for encryption: name one of spec SYMMETRIC_DEFAULT"},
+
+	// The SDK gets new credentials by itself where it can.
+	"ExpiredToken":               {kms.Alert, remedyExpired},
+	"UnrecognizedClient":         {kms.Alert, remedyExpired},
+	"InvalidClientTokenId":       {kms.Alert, remedyExpired},
+	"MissingAuthenticationToken": {kms.Alert, remedyExpired},
 
 	"InvalidCiphertext": {kms.KeyOnly, remedyKeyOnly},
 	"IncorrectKey":      {kms.KeyOnly, remedyKeyOnly},
@@ -73,7 +81,8 @@ func classify(op string, err error) error {
 		return kms.NewError(kms.Retry, op, kms.CodeTimeout, remedyNetwork, err)
 	case errors.Is(err, context.Canceled):
 		return kms.NewError(kms.Retry, op, "Canceled", "the request was given up", err)
-	case errors.As(err, &sendErr), netErr != nil:
+	// An answer that ends too early, which the SDK does not ask for again.
+	case errors.As(err, &sendErr), netErr != nil, errors.Is(err, io.ErrUnexpectedEOF):
 		return kms.NewError(kms.Retry, op, kms.CodeNetwork, remedyNetwork, err)
 	default:
 		// No credentials, no endpoint for the region, an answer that does not

@@ -1,0 +1,83 @@
+package kms
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// motoServer is the process of moto_server that the tests of this package
+// share; nil if none was started.
+var motoServer *exec.Cmd
+
+var errNoPython = errors.New("moto_server needs Python")
+
+// motoURL installs moto, if it is not there yet, and starts it. Its text tells
+// a person what is missing.
+var motoURL = sync.OnceValues(func() (string, error) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return "", err
+	}
+	if out, err := exec.Command(filepath.Join(root, "hack/tools/moto.sh")).CombinedOutput(); err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() == 3 {
+			return "", errors.Join(errNoPython, errors.New(strings.TrimSpace(string(out))))
+		}
+		return "", errors.New("hack/tools/moto.sh: " + err.Error() + ": " + string(out))
+	}
+	cmd := exec.Command(filepath.Join(root, "bin/moto/bin/python"), "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
+	// Not our environment: it reads the AWS settings too, and an empty profile is one that it cannot find.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "PYTHONUNBUFFERED=1"}
+	cmd.SysProcAttr = childAttributes()
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	motoServer = cmd
+	// It says where it listens once it does, and after that one line a request.
+	lines := bufio.NewScanner(stderr)
+	address := regexp.MustCompile(`Running on (http://127\.0\.0\.1:[0-9]+)`)
+	var said []string
+	for lines.Scan() {
+		if m := address.FindStringSubmatch(lines.Text()); m != nil {
+			go func() {
+				for lines.Scan() { // a full pipe would stop it
+				}
+			}()
+			return m[1], nil
+		}
+		said = append(said, lines.Text())
+	}
+	return "", errors.New("moto_server ended: " + strings.Join(said, "\n"))
+})
+
+func stopMoto() {
+	if motoServer != nil {
+		_ = motoServer.Process.Kill()
+		_ = motoServer.Wait()
+	}
+}
+
+// moto returns moto_server as a peer, or leaves the test out if the machine
+// has no Python for it.
+func moto(t *testing.T) *peer {
+	t.Helper()
+	url, err := motoURL()
+	if errors.Is(err, errNoPython) {
+		t.Skipf("left out, the rest runs: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return behind(t, url)
+}
