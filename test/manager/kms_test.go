@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/requeststate/operator/test/kms/faultproxy"
 	"github.com/requeststate/operator/test/localkms"
 )
 
@@ -14,7 +15,9 @@ const region = localkms.Region
 // localKMS is AWS KMS in this process, with one key. Managers and sidecars find it by their environment, as in a deployment.
 type localKMS struct {
 	*localkms.Server
-	arn string
+	// faults stands in front: what processes ask goes through it.
+	faults *faultproxy.Proxy
+	arn    string
 
 	mu       sync.Mutex
 	count    int
@@ -30,10 +33,12 @@ func startKMS(t *testing.T) *localKMS {
 		}
 	})
 	t.Cleanup(server.Close)
-	k.Server = server
+	k.Server, k.faults = server, faultproxy.Start(server.URL)
+	t.Cleanup(k.faults.Close)
 	for name, value := range server.Environment() {
 		t.Setenv(name, value)
 	}
+	t.Setenv("AWS_ENDPOINT_URL_KMS", k.faults.URL)
 	var err error
 	if k.arn, err = server.CreateKey(t.Context()); err != nil {
 		t.Fatal(err)
