@@ -31,6 +31,7 @@ type options struct {
 	podIP        string
 
 	ageIdentityFile string
+	replicaRegion   string
 	codecListen     string // "": no codec
 	proxyListen     string
 	upstream        string // "": no proxy
@@ -76,6 +77,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.podIP, "pod-ip", os.Getenv("POD_IP"), "the pod's address, on which the MCP server must not answer: looked at now and then, see UpstreamExposed; default: $POD_IP")
 	f.StringVar(&o.pod.Node, "node-name", os.Getenv("NODE_NAME"), "with --key: the node's name, for display; default: $NODE_NAME")
 	f.StringVar(&o.ageIdentityFile, "age-identity-file", "", "path of a file of age identities, for keys with kms.age")
+	f.StringVar(&o.replicaRegion, "kms-replica-region", "", "for keys with kms.aws: the AWS region whose replicas of multi-Region keys unwrap; default: the region that wrapped")
 	f.StringVar(&o.codecListen, "codec-listen", codec.DefaultAddress, "unix:// and the path of the codec's socket; '' turns it off; the default is off, too, where its directory does not exist")
 	f.StringVar(&o.proxyListen, "proxy-listen", ":8088", "address of the proxy")
 	f.StringVar(&o.upstream, "upstream", "", "URL of the MCP server, such as http://127.0.0.1:3000; the proxy runs only with it")

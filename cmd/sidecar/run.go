@@ -95,7 +95,7 @@ func newAgent(o *options, source agent.Source, holder *ring.Holder, metrics *rin
 		Holder:  holder,
 		Metrics: metrics,
 		OpenKMS: func(ctx context.Context, stanza v1alpha1.KMSSpec, resolvedARN string) (kms.Wrapper, error) {
-			return provider.New(ctx, stanza, resolvedARN, provider.Options{AgeIdentityFile: o.ageIdentityFile})
+			return provider.New(ctx, stanza, resolvedARN, provider.Options{AgeIdentityFile: o.ageIdentityFile, ReplicaRegion: o.replicaRegion})
 		},
 		OpenPrincipals: func(spec v1alpha1.PrincipalSpec, clockSkew time.Duration) (agent.Principals, error) {
 			return principal.New(spec, principal.Options{ClockSkew: clockSkew, Logger: logger})

@@ -31,6 +31,7 @@ const (
 	CodeInvalidSpec      = "InvalidSpec"
 	CodeTimeout          = "Timeout"
 	CodeOutage           = "Outage"
+	CodeCredentials      = "NoCredentials"
 	CodeNetwork          = "Network"
 	CodeClient           = "ClientConfiguration"
 	CodeUnexpected       = "UnexpectedAnswer"

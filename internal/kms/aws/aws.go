@@ -203,6 +203,17 @@ func regionOf(keyID string) (string, bool) {
 	return parts[3], true
 }
 
+// ReplicaARN returns the ARN of a multi-Region key's replica in region, or false if
+// arn is not that of a multi-Region key, or region is empty or the key's own.
+func ReplicaARN(arn, region string) (string, bool) {
+	parts := strings.SplitN(arn, ":", 6)
+	if region == "" || !isKeyARN(arn) || !strings.HasPrefix(parts[5], "key/mrk-") || parts[3] == region {
+		return "", false
+	}
+	parts[3] = region
+	return strings.Join(parts, ":"), true
+}
+
 // isKeyARN tells whether s is the ARN of a key, not of an alias.
 func isKeyARN(s string) bool {
 	parts := strings.SplitN(s, ":", 6)

@@ -25,6 +25,7 @@ const (
 	remedyAccess     = "the identity of this process may not use the key: allow the action in the key's policy or in IAM, or check the key's ARN and region"
 	remedyKeyOnly    = "AWS KMS does not open this wrapped key under this ARN and encryption context: restore it, or revoke the key so that a new one is made"
 	remedyExpired    = "AWS KMS does not accept the credentials of this process: they have expired or are not known; check its role, web identity token or profile"
+	remedyRole       = "AWS STS gives this process no credentials: check its role's trust policy, its web identity token and AWS_ROLE_ARN"
 	remedyConfigured = "AWS KMS refuses the request: check kms.aws and the AWS configuration of this process"
 )
 
@@ -65,6 +66,12 @@ func classify(op string, err error) error {
 		netErr   net.Error
 	)
 	switch {
+	case fromSTS(err) && errors.As(err, &apiErr):
+		// The key has not been asked for: this process has no credentials yet.
+		if transient(apiErr) || apiErr.ErrorCode() == "IDPCommunicationError" {
+			return kms.NewError(kms.Retry, op, kms.CodeCredentials, remedyWait, err)
+		}
+		return kms.NewError(kms.Alert, op, kms.CodeCredentials, remedyRole, err)
 	case errors.As(err, &apiErr):
 		code := strings.TrimSuffix(apiErr.ErrorCode(), "Exception")
 		v, ok := verdicts[code]
@@ -90,6 +97,18 @@ func classify(op string, err error) error {
 		return kms.NewError(kms.Alert, op, kms.CodeClient,
 			"the request could not be made or its answer not be read: check the credentials, region and endpoint of this process", err)
 	}
+}
+
+// fromSTS tells whether the error is that of getting credentials.
+func fromSTS(err error) bool {
+	var operation *smithy.OperationError
+	for errors.As(err, &operation) {
+		if operation.ServiceID == "STS" {
+			return true
+		}
+		err = operation.Err
+	}
+	return false
 }
 
 // transient asks the SDK's own tables, which know the codes of throttling.

@@ -7,6 +7,7 @@ import (
 	libage "filippo.io/age"
 
 	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/internal/envelope"
 	"github.com/requeststate/operator/internal/kms"
 	"github.com/requeststate/operator/internal/kms/age"
 	"github.com/requeststate/operator/internal/kms/aws"
@@ -20,6 +21,9 @@ type Options struct {
 	AgeIdentityFile string
 	// Allow limits which namespace may use which AWS key; empty: no limit.
 	Allow Allow
+	// ReplicaRegion, if not empty, is where multi-Region keys of AWS are asked to
+	// unwrap, by their replicas there, whichever Region wrapped.
+	ReplicaRegion string
 	// AWS makes the clients for kms.aws; nil: one set for the whole process.
 	AWS *aws.Clients
 }
@@ -69,14 +73,33 @@ func newAWS(ctx context.Context, stanza v1alpha1.AWSKMSSpec, resolvedARN string,
 	if resolvedARN != "" {
 		keyID, region = resolvedARN, ""
 	}
+	replica, isReplica := aws.ReplicaARN(resolvedARN, opts.ReplicaRegion)
+	if isReplica {
+		keyID = replica
+	}
 	w, err := clients.Wrapper(ctx, keyID, region)
 	if err != nil {
 		return nil, err
+	}
+	if isReplica {
+		return &replicated{Wrapper: w, arn: replica}, nil
 	}
 	if len(opts.Allow) == 0 {
 		return w, nil
 	}
 	return &limited{Wrapper: w, allow: opts.Allow, keyID: keyID}, nil
+}
+
+// replicated unwraps by a replica of the key that wrapped.
+type replicated struct {
+	kms.Wrapper
+	arn string
+}
+
+// Unwrap names the replica: related keys have the same material.
+func (r *replicated) Unwrap(ctx context.Context, w kms.Wrapped, ec kms.EncryptionContext) (envelope.DataKey, error) {
+	w.ResolvedARN = r.arn
+	return r.Wrapper.Unwrap(ctx, w, ec)
 }
 
 func invalid(remedy string) error {

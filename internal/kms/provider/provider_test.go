@@ -1,7 +1,11 @@
 package provider
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -221,5 +225,39 @@ func TestALookAtAKeyIsForWhoMayUseIt(t *testing.T) {
 	}
 	if !(Allow)(nil).AllowsLook("test", aws("alias/a")) {
 		t.Error("without a limit anybody may look")
+	}
+}
+
+func TestAReplicaUnwrapsWhatThePrimaryWrapped(t *testing.T) {
+	const primary, replica = "arn:aws:kms:eu-west-1:111122223333:key/mrk-1", "arn:aws:kms:eu-central-1:111122223333:key/mrk-1"
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ KeyId string } //nolint:revive // AWS's name
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, in.KeyId+" in "+strings.Split(r.Header.Get("Authorization"), "/")[2])
+		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+		_ = json.NewEncoder(w).Encode(map[string]any{"KeyId": in.KeyId, "Plaintext": bytes.Repeat([]byte{7}, 32)})
+	}))
+	t.Cleanup(server.Close)
+	clients := &aws.Clients{Load: func(context.Context) (libaws.Config, error) {
+		return libaws.Config{Region: "us-east-1", BaseEndpoint: &server.URL, Credentials: libaws.CredentialsProviderFunc(func(context.Context) (libaws.Credentials, error) {
+			return libaws.Credentials{AccessKeyID: "a", SecretAccessKey: "b"}, nil
+		})}, nil
+	}}
+	ec := kms.EncryptionContext{Namespace: "prod", Name: "deployer", KeyID: "0102030405060708"}
+	for _, c := range []struct{ arn, region, want string }{
+		{primary, "", primary + " in eu-west-1"}, {primary, "eu-central-1", replica + " in eu-central-1"}, {primary, "eu-west-1", primary + " in eu-west-1"},
+		{"arn:aws:kms:eu-west-1:111122223333:key/1", "eu-central-1", "arn:aws:kms:eu-west-1:111122223333:key/1 in eu-west-1"},
+	} {
+		asked = nil
+		w, err := New(t.Context(), v1alpha1.KMSSpec{AWS: &v1alpha1.AWSKMSSpec{KeyID: "alias/x"}}, c.arn, Options{AWS: clients, ReplicaRegion: c.region})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Unwrap(t.Context(), kms.Wrapped{Blob: []byte("x"), ResolvedARN: c.arn}, ec); err != nil || len(asked) != 1 || asked[0] != c.want {
+			t.Errorf("%s in %q: asked for %q, want %q, %v", c.arn, c.region, asked, c.want, err)
+		}
 	}
 }
