@@ -232,7 +232,7 @@ func TestAReplicaUnwrapsWhatThePrimaryWrapped(t *testing.T) {
 	const primary, replica = "arn:aws:kms:eu-west-1:111122223333:key/mrk-1", "arn:aws:kms:eu-central-1:111122223333:key/mrk-1"
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var in struct{ KeyId string } //nolint:revive // AWS's name
+		var in struct{ KeyId string }
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 			t.Error(err)
 		}
