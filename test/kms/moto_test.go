@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/requeststate/operator/test/child"
 )
 
 // motoServer is the process of moto_server that the tests of this package
@@ -35,7 +37,7 @@ var motoURL = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command(filepath.Join(root, "bin/moto/bin/python"), "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
 	// Not our environment: it reads the AWS settings too, and an empty profile is one that it cannot find.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "PYTHONUNBUFFERED=1"}
-	cmd.SysProcAttr = childAttributes()
+	cmd.SysProcAttr = child.Attributes()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return "", err

@@ -2,20 +2,17 @@ package kms
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	awskms "github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
-	"github.com/nsmithuk/local-kms/src"
-	"github.com/nsmithuk/local-kms/src/data"
 
 	"github.com/requeststate/operator/internal/kms"
 	"github.com/requeststate/operator/internal/kms/aws"
 	"github.com/requeststate/operator/test/kms/faultproxy"
+	"github.com/requeststate/operator/test/localkms"
 )
 
 const region = "eu-west-1"
@@ -38,22 +35,12 @@ func behind(t *testing.T, url string) *peer {
 	return &peer{p, awskms.NewFromConfig(config)}
 }
 
-// serveLocalKMS serves local-kms in this process on 127.0.0.1. Its own main
-// listens on all interfaces and is not used.
+// serveLocalKMS serves local-kms in this process on 127.0.0.1.
 func serveLocalKMS(t *testing.T) (url string) {
 	t.Helper()
-	db := data.NewDatabase(t.TempDir())
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if recover() != nil { // it does, on some blobs; the server would log a page about it
-				panic(http.ErrAbortHandler)
-			}
-		}()
-		src.HandleRequest(w, r, db)
-	}))
-	srv.Start()
-	t.Cleanup(func() { srv.Close(); db.Close() })
-	return srv.URL
+	server := localkms.Start(t.TempDir(), nil)
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func localKMS(t *testing.T) *peer {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/requeststate/operator/test/child"
 )
 
 // Process is a child of this process. It is stopped by its pid.
@@ -38,7 +40,7 @@ func startProcess(name, binary string, verbose bool, environment []string, args 
 	}
 	p.cmd.Env = append(os.Environ(), environment...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = childAttributes()
+	p.cmd.SysProcAttr = child.Attributes()
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -84,7 +84,9 @@ func classify(op string, err error) error {
 		return kms.NewError(v.class, op, clip(code), v.remedy, err)
 	case errors.As(err, &response) && response.HTTPStatusCode() >= 500:
 		return kms.NewError(kms.Retry, op, kms.CodeUnexpected, remedyWait, err)
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
+	// A connection that this side has closed: the time for an attempt was over while its
+	// answer was being read.
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout(), errors.Is(err, net.ErrClosed):
 		return kms.NewError(kms.Retry, op, kms.CodeTimeout, remedyNetwork, err)
 	case errors.Is(err, context.Canceled):
 		return kms.NewError(kms.Retry, op, "Canceled", "the request was given up", err)

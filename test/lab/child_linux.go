@@ -1,8 +1,0 @@
-package lab
-
-import "syscall"
-
-// childAttributes gives a child a process group of its own, which keeps a Ctrl-C from reaching it before us, and a death signal, which ends it should we be killed.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
