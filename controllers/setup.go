@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,9 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/internal/access"
 )
 
-// CacheOptions returns what the manager caches: this project's two kinds, and the pods that carry the label, stripped to what the rules need. It caches no Secret.
+// CacheOptions returns what the manager caches: this project's two kinds, the pods that carry the label, stripped to what the rules need, and the roles that it has
+// made. It caches no Secret.
 func CacheOptions() cache.Options {
 	labelled, err := labels.NewRequirement(v1alpha1.LabelKey, selection.Exists, nil)
 	if err != nil {
@@ -32,7 +35,9 @@ func CacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {Label: labels.NewSelector().Add(*labelled), Transform: stripPod},
+			&corev1.Pod{}:         {Label: labels.NewSelector().Add(*labelled), Transform: stripPod},
+			&rbacv1.Role{}:        {Label: labels.SelectorFromSet(labels.Set{access.LabelManagedBy: access.ManagedBy})},
+			&rbacv1.RoleBinding{}: {Label: labels.SelectorFromSet(labels.Set{access.LabelManagedBy: access.ManagedBy})},
 		},
 	}
 }
@@ -47,6 +52,7 @@ func stripPod(object any) (any, error) {
 	slim.Name, slim.Namespace, slim.UID, slim.ResourceVersion = pod.Name, pod.Namespace, pod.UID, pod.ResourceVersion
 	slim.Labels = map[string]string{v1alpha1.LabelKey: consumes(pod)}
 	slim.DeletionTimestamp = pod.DeletionTimestamp
+	slim.Spec.ServiceAccountName = pod.Spec.ServiceAccountName
 	slim.Spec.InitContainers, slim.Spec.Containers = stripContainers(pod.Spec.InitContainers), stripContainers(pod.Spec.Containers)
 	slim.Status.Phase = pod.Status.Phase
 	slim.Status.InitContainerStatuses, slim.Status.ContainerStatuses = stripStatuses(pod.Status.InitContainerStatuses), stripStatuses(pod.Status.ContainerStatuses)

@@ -171,6 +171,10 @@ func run(ctx context.Context, o options) error {
 	if err := reconciler.SetupWithManager(ctx, mgr, controllers.Options{MaxConcurrentReconciles: o.concurrency}); err != nil {
 		return err
 	}
+	grants := &controllers.AccessReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("requeststate-manager")}
+	if err := grants.SetupWithManager(mgr, ""); err != nil {
+		return err
+	}
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func (s *Source) Get(ctx context.Context) (rotation.View, error) {
 	case apierrors.IsNotFound(err):
 		return rotation.View{}, nil
 	case apierrors.IsForbidden(err):
-		return rotation.View{}, &agent.Unreadable{Message: "this pod's service account may not get the RequestStateKey: bind it to a role as in config/samples/consumer_rbac.yaml, and name it in spec.serviceAccountNames"}
+		return rotation.View{}, &agent.Unreadable{Message: "this pod's service account may not get the RequestStateKey: name it in spec.serviceAccountNames of the key, by which the manager gives it the right (without a manager, see config/samples/consumer_rbac.yaml)"}
 	case err != nil:
 		return rotation.View{}, err
 	}

@@ -71,7 +71,7 @@ type Lab struct {
 	endpoints []*Replica // those that get requests
 }
 
-// Start starts the control plane with CRDs and policies, unless there is one, and makes the namespace and the role of its pods.
+// Start starts the control plane with CRDs and policies, unless there is one, and makes the namespace.
 func Start(ctx context.Context, o Options) (l *Lab, err error) {
 	log.SetLogger(logr.Discard()) // of this process's own clients; else, after 30 s, they complain that there is none
 	l = &Lab{options: o, Env: o.Env}
@@ -100,7 +100,7 @@ func Start(ctx context.Context, o Options) (l *Lab, err error) {
 	if l.Namespace, err = l.Env.CreateNamespace(ctx, "prod-"); err != nil {
 		return l, err
 	}
-	return l, l.Env.GrantConsumer(ctx, l.Namespace, KeyName)
+	return l, nil // the pods' rights are for the manager to give
 }
 
 // Stop ends everything in the reverse order of its start, and removes the files. A process that ended before it was told to is an error.

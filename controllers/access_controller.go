@@ -1,0 +1,164 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/internal/access"
+)
+
+// The manager may grant only what it has itself, since it has neither bind nor escalate: hence the verbs on reports, which it never uses.
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups=requeststate.dev,resources=keyringreports,verbs=create;update
+
+// The reasons of this controller's events.
+const (
+	eventAccessConflict = "AccessConflict"
+	eventNoAccess       = "ServiceAccountNotNamed"
+)
+
+// AccessReconciler gives the service accounts that a key names the rights that its pods need. It is safe for concurrent use.
+type AccessReconciler struct {
+	// Client reads from the manager's caches and writes to the API server.
+	Client client.Client
+	// Live reads from the API server, consistently and uncached.
+	Live client.Reader
+	// Recorder emits events.
+	Recorder events.EventRecorder
+
+	mu   sync.Mutex
+	told map[types.UID]string // which pods were told, and of which account
+}
+
+// Reconcile makes the Role and the RoleBinding of one key what they should be.
+func (r *AccessReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	key := &v1alpha1.RequestStateKey{}
+	if err := r.Client.Get(ctx, req.NamespacedName, key); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !key.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	role, binding := access.Role(key), access.Binding(key)
+	for _, o := range []struct {
+		should, is client.Object
+		same       func(is client.Object) bool
+	}{
+		{role, &rbacv1.Role{}, func(is client.Object) bool { return access.SameRole(is.(*rbacv1.Role), role) }},
+		{binding, &rbacv1.RoleBinding{}, func(is client.Object) bool { return access.SameBinding(is.(*rbacv1.RoleBinding), binding) }},
+	} {
+		again, err := r.ensure(ctx, key, o.should, o.is, o.same)
+		if again > 0 || err != nil {
+			return ctrl.Result{RequeueAfter: again}, err
+		}
+	}
+	return ctrl.Result{}, r.tellStrangers(ctx, key)
+}
+
+// ownerGone is how long to wait for what a deleted key of the same name has left behind.
+const ownerGone = 2 * time.Second
+
+// ensure makes one object what it should be. What is not the key's own is left alone, and said.
+func (r *AccessReconciler) ensure(ctx context.Context, key *v1alpha1.RequestStateKey, should, is client.Object, same func(client.Object) bool) (again time.Duration, err error) {
+	err = r.Client.Get(ctx, client.ObjectKeyFromObject(should), is)
+	if apierrors.IsNotFound(err) {
+		if err = r.Client.Create(ctx, should); !apierrors.IsAlreadyExists(err) {
+			return 0, err
+		}
+		// The cache is behind, or does not show it: only what carries our label is there.
+		err = r.Live.Get(ctx, client.ObjectKeyFromObject(should), is)
+	}
+	if err != nil {
+		return 0, err
+	}
+	owner := metav1.GetControllerOf(is)
+	switch {
+	case owner != nil && owner.Kind == "RequestStateKey" && owner.Name == key.Name && owner.UID != key.UID:
+		return ownerGone, nil // the garbage collector takes it
+	case owner == nil || owner.UID != key.UID:
+		r.conflict(key, should)
+		return conflictRetry, nil
+	case same(is):
+		return 0, nil
+	}
+	should.SetResourceVersion(is.GetResourceVersion())
+	err = r.Client.Update(ctx, should)
+	if apierrors.IsConflict(err) {
+		return conflictDelay, nil
+	}
+	return 0, err
+}
+
+// conflictRetry is when to look again whether somebody has removed what is in the way.
+const conflictRetry = 5 * time.Minute
+
+func (r *AccessReconciler) conflict(key *v1alpha1.RequestStateKey, o client.Object) {
+	r.Recorder.Eventf(key, nil, corev1.EventTypeWarning, eventAccessConflict, "Grant",
+		"a %T named %s is there and does not belong to this key, so its pods may lack the right to read it: remove or rename that object", o, o.GetName())
+}
+
+// tellStrangers says to pods with the label whose service account the key does not name what keeps them out.
+func (r *AccessReconciler) tellStrangers(ctx context.Context, key *v1alpha1.RequestStateKey) error {
+	pods := &corev1.PodList{}
+	if err := r.Client.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingFields{indexConsumes: key.Name}); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if access.Serves(key, pod) || !r.news(pod) {
+			continue
+		}
+		r.Recorder.Eventf(pod, key, corev1.EventTypeWarning, eventNoAccess, "Grant",
+			"the service account %s may not read RequestStateKey %s, so the sidecar does not become ready: add it to spec.serviceAccountNames of that key, or run the pod under one that is there", access.Account(pod), key.Name)
+	}
+	return nil
+}
+
+// mostTold bounds what is remembered of pods; beyond, some are told twice.
+const mostTold = 10000
+
+func (r *AccessReconciler) news(pod *corev1.Pod) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told[pod.UID] == access.Account(pod) {
+		return false
+	}
+	if r.told == nil || len(r.told) >= mostTold {
+		r.told = map[types.UID]string{}
+	}
+	r.told[pod.UID] = access.Account(pod)
+	return true
+}
+
+// SetupWithManager registers the controller. It needs the index that [Reconciler.SetupWithManager] makes.
+func (r *AccessReconciler) SetupWithManager(mgr ctrl.Manager, name string) error {
+	if name == "" {
+		name = "access"
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		For(&v1alpha1.RequestStateKey{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&rbacv1.Role{}).
+		Owns(&rbacv1.RoleBinding{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(keyOfPod), builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(event.UpdateEvent) bool { return false }, // a pod's service account does not change
+			DeleteFunc: func(event.DeleteEvent) bool { return false },
+		})).
+		Complete(r)
+}
