@@ -80,6 +80,10 @@ test: control-plane ## Run unit and envtest suites of the main module and of tes
 	@# Never from the cache: what these tests read lies outside their module, where go test does not look for changes.
 	cd test && go test $(RACE) -timeout 20m -count=1 $(TEST_FLAGS) ./...
 
+.PHONY: moto
+moto: ## Install moto, a stand-in for AWS in Python, into bin/moto, once; make test then runs the tests that need it. Needs Python 3.10.
+	hack/tools/moto.sh
+
 .PHONY: conformance
 conformance: bin/conformance bin/everything-server bin/sidecar ## Run the official MCP suite against a server bare and behind the proxy (1 minute). Installs the suite and Node.js once; needs npm.
 	hack/tools/conformance.sh
