@@ -39,8 +39,13 @@ func TestPitfall18TheManagerCanReadNoSecret(t *testing.T) {
 			}
 		}
 	}
-	for object := range CacheOptions().ByObject {
-		if _, ok := object.(*corev1.Pod); !ok {
+	for object, by := range CacheOptions().ByObject {
+		switch object.(type) {
+		case *corev1.Pod, *rbacv1.Role, *rbacv1.RoleBinding:
+			if by.Label == nil || by.Label.Empty() {
+				t.Errorf("the manager caches every %T there is", object)
+			}
+		default:
 			t.Errorf("the manager caches %T", object)
 		}
 	}
