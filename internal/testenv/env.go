@@ -40,8 +40,17 @@ type Env struct {
 	inputs  []string
 }
 
+// An Option changes how the control plane starts.
+type Option func(*envtest.APIServer)
+
+// WithServiceAccounts turns the API server's ServiceAccount admission on, as on a real cluster: it refuses a pod whose account does not exist, and mounts a
+// token into its containers.
+func WithServiceAccounts() Option {
+	return func(s *envtest.APIServer) { s.Configure().Disable("disable-admission-plugins") }
+}
+
 // Start starts a control plane. The caller stops it with Stop; should the process end without, whatever the cause, it ends too.
-func Start() (env *Env, err error) {
+func Start(options ...Option) (env *Env, err error) {
 	binaries, err := Binaries()
 	if err != nil {
 		return nil, err
@@ -77,6 +86,9 @@ func Start() (env *Env, err error) {
 	}
 	if err := env.configure(root, binaries, dir); err != nil {
 		return env, err
+	}
+	for _, option := range options {
+		option(env.envtest.ControlPlane.GetAPIServer())
 	}
 	if env.Config, err = env.envtest.Start(); err != nil {
 		return env, fmt.Errorf("the control plane does not start (KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT=true shows its output): %w", err)
@@ -136,12 +148,12 @@ func (e *Env) Stop() error {
 
 // Main is the body of a TestMain: it starts a control plane, stores it in env, runs the tests, stops it and exits. Without binaries the tests fail: skipping
 // them would look like passing.
-func Main(m *testing.M, env **Env) {
-	os.Exit(runMain(m, env))
+func Main(m *testing.M, env **Env, options ...Option) {
+	os.Exit(runMain(m, env, options))
 }
 
-func runMain(m *testing.M, env **Env) (code int) {
-	started, err := Start()
+func runMain(m *testing.M, env **Env, options []Option) (code int) {
+	started, err := Start(options...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		return 1
