@@ -135,17 +135,23 @@ func TestPitfall29TheSidecarComesBeforeTheAppsInitContainers(t *testing.T) {
 		second.Name, first.Name, last.Name = "second", "init-1", "init-2"
 		second.VolumeMounts = nil
 		p.Spec.Containers = []corev1.Container{app, second}
-		p.Spec.InitContainers = []corev1.Container{first, last}
+		shipper := *app.DeepCopy()
+		shipper.Name, shipper.RestartPolicy = "log-shipper", sidecar(t, admit(t, pod(ns))).RestartPolicy
+		p.Spec.InitContainers = []corev1.Container{first, shipper, last}
 		p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	}
 	for _, mode := range []string{"proxy", "codec"} {
 		p := admit(t, pod(ns, annotated("requeststate.dev/mode", mode), crowded))
-		if got := names(p.Spec.InitContainers); !slices.Equal(got, []string{v1alpha1.SidecarContainerName, "init-1", "init-2"}) {
+		if got := names(p.Spec.InitContainers); !slices.Equal(got, []string{v1alpha1.SidecarContainerName, "init-1", "log-shipper", "init-2"}) {
 			t.Errorf("%s: init containers %v", mode, got)
 		}
 		for _, c := range append(p.Spec.InitContainers[1:], p.Spec.Containers...) {
 			m := mountAt(c, "/run/requeststate")
-			if mode == "codec" && (len(m) != 1 || !m[0].ReadOnly || m[0].Name != "requeststate-socket") || mode == "proxy" && len(m) > 0 {
+			if c.Name == "log-shipper" || mode == "proxy" {
+				if len(m) > 0 {
+					t.Errorf("%s: %s can reach the socket: %v", mode, c.Name, m)
+				}
+			} else if len(m) != 1 || !m[0].ReadOnly || m[0].Name != "requeststate-socket" {
 				t.Errorf("%s: %s has the mounts %v", mode, c.Name, m)
 			}
 			if c.Name != "second" && len(mountAt(c, "/tmp")) != 1 || len(c.Env) != 2 {
@@ -170,6 +176,13 @@ func TestACodecPodHasASocketAndNoProxy(t *testing.T) {
 	}
 
 	// A mount that the app has there already stays.
+	shared := func(p *corev1.Pod) {
+		helper := *p.Spec.Containers[0].DeepCopy()
+		helper.Name, helper.RestartPolicy = "helper", c.RestartPolicy
+		helper.VolumeMounts = []corev1.VolumeMount{{Name: "requeststate-socket", MountPath: "/run/requeststate", ReadOnly: true}}
+		p.Spec.InitContainers = []corev1.Container{helper}
+	}
+	admit(t, pod(ns, annotated("requeststate.dev/mode", "codec"), shared)) // the volume is there once the pod has been admitted
 	own := func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "own", MountPath: "/run/requeststate"}}
