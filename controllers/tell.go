@@ -69,30 +69,35 @@ func (r *Reconciler) tell(ctx context.Context, key *v1alpha1.RequestStateKey, af
 
 // unregistered says that pods with the label run no sidecar, when there are more of them than before.
 func (r *Reconciler) unregistered(key *v1alpha1.RequestStateKey, after *v1alpha1.RequestStateKeyStatus, c rotation.Census) {
-	before := int32(0)
-	if key.Status.Consumers != nil {
-		before = key.Status.Consumers.Unregistered
+	if n := increased(key, after, func(c *v1alpha1.Consumers) int32 { return c.Unregistered }); n > 0 {
+		r.event(key, corev1.EventTypeWarning, eventUnregistered, fmt.Sprintf("%d pods carry the label %s but run no container %s, so they neither hold the ring nor hold up a rotation: add the sidecar, or remove the label: %s",
+			n, v1alpha1.LabelKey, v1alpha1.SidecarContainerName, some(c.Unregistered)))
 	}
-	if after.Consumers == nil || after.Consumers.Unregistered <= before {
-		return
-	}
-	pods := c.Unregistered[:min(len(c.Unregistered), v1alpha1.MaxBehindNames)]
-	r.event(key, corev1.EventTypeWarning, eventUnregistered, fmt.Sprintf("%d pods carry the label %s but run no container %s, so they neither hold the ring nor hold up a rotation: add the sidecar, or remove the label: %s",
-		after.Consumers.Unregistered, v1alpha1.LabelKey, v1alpha1.SidecarContainerName, strings.Join(pods, ", ")))
 }
 
 // exposed says that apps can be reached around their sidecars, when there are more of them than before.
 func (r *Reconciler) exposed(key *v1alpha1.RequestStateKey, after *v1alpha1.RequestStateKeyStatus, c rotation.Census) {
+	if n := increased(key, after, func(c *v1alpha1.Consumers) int32 { return c.Exposed }); n > 0 {
+		r.event(key, corev1.EventTypeWarning, eventExposed, fmt.Sprintf("in %d pods the app answers on the pod's own address, where forged states reach it around the sidecar: let it listen on 127.0.0.1: %s",
+			n, some(c.Exposed)))
+	}
+}
+
+// increased returns a count of consumers if it is larger than before, else 0.
+func increased(key *v1alpha1.RequestStateKey, after *v1alpha1.RequestStateKeyStatus, count func(*v1alpha1.Consumers) int32) int32 {
 	before := int32(0)
 	if key.Status.Consumers != nil {
-		before = key.Status.Consumers.Exposed
+		before = count(key.Status.Consumers)
 	}
-	if after.Consumers == nil || after.Consumers.Exposed <= before {
-		return
+	if after.Consumers == nil || count(after.Consumers) <= before {
+		return 0
 	}
-	pods := c.Exposed[:min(len(c.Exposed), v1alpha1.MaxBehindNames)]
-	r.event(key, corev1.EventTypeWarning, eventExposed, fmt.Sprintf("in %d pods the app answers on the pod's own address, where forged states reach it around the sidecar: let it listen on 127.0.0.1: %s",
-		after.Consumers.Exposed, strings.Join(pods, ", ")))
+	return count(after.Consumers)
+}
+
+// some names the first few pods.
+func some(pods []string) string {
+	return strings.Join(pods[:min(len(pods), v1alpha1.MaxBehindNames)], ", ")
 }
 
 func (r *Reconciler) event(key *v1alpha1.RequestStateKey, kind, reason, note string) {

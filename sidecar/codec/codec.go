@@ -9,6 +9,7 @@ import (
 	"github.com/requeststate/operator/internal/envelope"
 	"github.com/requeststate/operator/internal/mrtr"
 	"github.com/requeststate/operator/sidecar/ring"
+	"github.com/requeststate/operator/sidecar/slots"
 )
 
 // The paths of the API.
@@ -21,7 +22,7 @@ const (
 // A codec is the http.Handler that New returns.
 type codec struct {
 	config Config
-	active slots
+	active slots.Slots
 }
 
 // An exchange is one request and its answer.
@@ -62,10 +63,10 @@ func (x *exchange) call(carryOut func(body []byte) *fault) *fault {
 		return hasQuery()
 	case !x.codec.config.Sealer.Ready():
 		return notReady()
-	case !x.codec.active.take():
+	case !x.codec.active.Take():
 		return busy()
 	}
-	defer x.codec.active.release()
+	defer x.codec.active.Release()
 	body, f := x.readBody()
 	if f == nil {
 		f = carryOut(body)

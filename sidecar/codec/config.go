@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/requeststate/operator/internal/envelope"
+	"github.com/requeststate/operator/sidecar/slots"
 )
 
 // Defaults for fields of Config that are zero.
@@ -73,7 +74,7 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	c.setDefaults()
-	return &codec{config: c, active: make(slots, c.MaxConcurrent)}, nil
+	return &codec{config: c, active: slots.New(c.MaxConcurrent)}, nil
 }
 
 func (c *Config) check() error {
@@ -112,18 +113,3 @@ func setDefault[T comparable](field *T, value T) {
 		*field = value
 	}
 }
-
-// Slots count the calls under way.
-type slots chan struct{}
-
-// take takes a slot without waiting, and reports whether one was free.
-func (s slots) take() bool {
-	select {
-	case s <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (s slots) release() { <-s }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/requeststate/operator/internal/envelope"
 	"github.com/requeststate/operator/internal/mrtr"
+	"github.com/requeststate/operator/sidecar/slots"
 )
 
 // Defaults for fields of Config that are zero.
@@ -134,9 +135,9 @@ type Proxy struct {
 	config    Config
 	transport http.RoundTripper
 	who       Principals
-	incoming  slots // whose body is being read
-	active    slots // that wait for upstream
-	streams   slots // that may last
+	incoming  slots.Slots // whose body is being read
+	active    slots.Slots // that wait for upstream
+	streams   slots.Slots // that may last
 	bodies    atomic.Int64
 }
 
@@ -150,9 +151,9 @@ func New(c Config) (*Proxy, error) {
 		config:    c,
 		transport: c.Transport,
 		who:       c.Principals,
-		incoming:  make(slots, c.MaxIncomingBodies),
-		active:    make(slots, c.MaxConcurrent),
-		streams:   make(slots, c.MaxStreams),
+		incoming:  slots.New(c.MaxIncomingBodies),
+		active:    slots.New(c.MaxConcurrent),
+		streams:   slots.New(c.MaxStreams),
 	}
 	if p.who == nil {
 		p.who = nobody{}
@@ -224,18 +225,3 @@ func setDefault[T comparable](field *T, value T) {
 		*field = value
 	}
 }
-
-// Slots count what goes on at once.
-type slots chan struct{}
-
-// take takes a slot without waiting, and reports whether one was free.
-func (s slots) take() bool {
-	select {
-	case s <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (s slots) release() { <-s }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/requeststate/operator/internal/envelope"
 	"github.com/requeststate/operator/internal/mrtr"
+	"github.com/requeststate/operator/sidecar/slots"
 )
 
 // ServeHTTP answers one request.
@@ -44,7 +45,7 @@ type exchange struct {
 	w         *answerWriter
 	r         *http.Request
 	taken     int64         // bytes of body taken from the budget
-	held      slots         // what the exchange is counted among; nil: nothing
+	held      slots.Slots   // what the exchange is counted among; nil: nothing
 	body      *patientBody  // nil if the request has none
 	request   *mrtr.Request // nil if there was no message to read
 	principal [32]byte
@@ -69,11 +70,11 @@ func (x *exchange) serve() {
 
 // hold counts the exchange among those of s, and no longer among others. It
 // reports whether there was room.
-func (x *exchange) hold(s slots) bool {
+func (x *exchange) hold(s slots.Slots) bool {
 	if x.held == s {
 		return true
 	}
-	if !s.take() {
+	if !s.Take() {
 		return false
 	}
 	x.letGo()
@@ -81,7 +82,7 @@ func (x *exchange) hold(s slots) bool {
 	return true
 }
 
-func (x *exchange) holdOrAnswer(s slots) bool {
+func (x *exchange) holdOrAnswer(s slots.Slots) bool {
 	ok := x.hold(s)
 	if !ok {
 		x.log("request refused", "cause", "busy: as much goes on as "+x.proxy.nameOf(s)+" allows")
@@ -91,7 +92,7 @@ func (x *exchange) holdOrAnswer(s slots) bool {
 }
 
 // nameOf returns the flag that bounds some slots.
-func (p *Proxy) nameOf(s slots) string {
+func (p *Proxy) nameOf(s slots.Slots) string {
 	switch s {
 	case p.incoming:
 		return "--max-incoming-bodies"
@@ -109,7 +110,7 @@ func (x *exchange) beginWriting() { x.hold(x.proxy.streams) }
 
 func (x *exchange) letGo() {
 	if x.held != nil {
-		x.held.release()
+		x.held.Release()
 		x.held = nil
 	}
 }
