@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/requeststate/operator/internal/kms"
 	"github.com/requeststate/operator/internal/kms/age"
+	"github.com/requeststate/operator/internal/testport"
 )
 
 // build builds the binary once for all tests.
@@ -66,13 +66,11 @@ type sidecar struct {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address, err := testport.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return address
 }
 
 func start(t *testing.T, upstream string, args ...string) *sidecar {

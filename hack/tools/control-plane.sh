@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the control plane that the tests and the demo run on, from Go modules, into bin/k8s.
-# A binary that is there already with the pinned version is kept. Usage: hack/tools/control-plane.sh [etcd] [kube-apiserver] [kubectl]
+# Builds the control plane that the tests and the demo run on, and the other parts of a cluster, from Go modules, into bin/k8s.
+# A binary that is there already with the pinned version is kept. Usage: hack/tools/control-plane.sh [NAME ...], default etcd kube-apiserver;
+# further names: kubectl kube-controller-manager kube-scheduler kubelet kube-proxy.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out=$root/bin/k8s
@@ -31,7 +32,8 @@ mkdir -p "$out"
 for name in "$@"; do
   case $name in
   etcd) build etcd $etcd_version etcd go.etcd.io/etcd/server/v3 "1 to 2 minutes" ;;
-  kube-apiserver | kubectl) build "$name" $k8s_version k8s "k8s.io/kubernetes/cmd/$name" "up to 12 minutes" ;;
-  *) echo "$0: unknown component $name; known: etcd, kube-apiserver, kubectl" >&2; exit 2 ;;
+  kube-apiserver | kubectl | kube-controller-manager | kube-scheduler | kubelet | kube-proxy)
+    build "$name" $k8s_version k8s "k8s.io/kubernetes/cmd/$name" "up to 12 minutes, less after another of Kubernetes' parts," ;;
+  *) sed -n '2,4s/^# //p' "$0" >&2; echo "$0: unknown component $name" >&2; exit 2 ;;
   esac
 done

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/internal/testport"
 )
 
 // startTimeout bounds the start of each process. envtest's own 20 seconds are too few on a small machine that builds at the same time.
@@ -127,6 +130,9 @@ func (e *Env) configure(root, binaries, dir string) error {
 	e.envtest.ControlPlane.Etcd = &envtest.Etcd{Path: etcd, DataDir: filepath.Join(dir, "etcd-data")}
 	e.envtest.ControlPlane.GetAPIServer().Path = apiServer
 	e.envtest.ControlPlane.GetAPIServer().CertDir = filepath.Join(dir, "apiserver-certs")
+	if err := e.chooseAddresses(); err != nil {
+		return err
+	}
 	// A throwaway store need not survive a power cut, and syncing it to disk is most of what etcd does in a test.
 	e.envtest.ControlPlane.Etcd.Configure().Append("unsafe-no-fsync", "true")
 	for _, d := range []string{e.envtest.ControlPlane.Etcd.DataDir, e.envtest.ControlPlane.GetAPIServer().CertDir} {
@@ -134,6 +140,27 @@ func (e *Env) configure(root, binaries, dir string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// chooseAddresses has the control plane listen where no other process comes in between, not even while an API server that was killed is down. envtest's own choice
+// are ports that connections use as source ports.
+func (e *Env) chooseAddresses() error {
+	var addresses [3]string
+	for i := range addresses {
+		var err error
+		if addresses[i], err = testport.Free(); err != nil {
+			return err
+		}
+	}
+	e.envtest.ControlPlane.Etcd.URL = &url.URL{Scheme: "http", Host: addresses[0]}
+	e.envtest.ControlPlane.Etcd.Configure().Set("listen-peer-urls", "http://"+addresses[1])
+	host, port, err := net.SplitHostPort(addresses[2])
+	if err != nil {
+		return err
+	}
+	serving := &e.envtest.ControlPlane.GetAPIServer().SecureServing
+	serving.Address, serving.Port = host, port
 	return nil
 }
 

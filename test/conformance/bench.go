@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/requeststate/operator/internal/testport"
 	"github.com/requeststate/operator/test/conformance/plain"
 )
 
@@ -40,19 +41,19 @@ func (b *bench) everything(ctx context.Context, l leg, proxied bool) (r report, 
 	if err != nil {
 		return r, err
 	}
-	free, err := freeAddresses(1)
+	address, err := testport.Free()
 	if err != nil {
 		return r, err
 	}
-	server, err := startProcess(ctx, dir, "everything-server", b.binary("everything-server"), "-http", free[0], fmt.Sprintf("-stateless=%t", !l.sessions))
+	server, err := startProcess(ctx, dir, "everything-server", b.binary("everything-server"), "-http", address, fmt.Sprintf("-stateless=%t", !l.sessions))
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, server.stop()) }()
-	if err := server.await(ctx, "http://"+free[0], true); err != nil {
+	if err := server.await(ctx, "http://"+address, true); err != nil {
 		return r, err
 	}
-	return b.measure(ctx, dir, free[0], proxied, l.args)
+	return b.measure(ctx, dir, address, proxied, l.args)
 }
 
 // plain runs the suite against the server of package plain, which has only what the input-required-result scenarios ask for. All others fail.
@@ -72,20 +73,24 @@ func (b *bench) plain(ctx context.Context, jsonAnswers, proxied bool, args []str
 // measure runs the suite against the server at address, or against a sidecar in front of it.
 func (b *bench) measure(ctx context.Context, dir, address string, proxied bool, args []string) (r report, err error) {
 	if proxied {
-		free, err := freeAddresses(2)
+		front, err := testport.Free()
+		if err != nil {
+			return r, err
+		}
+		health, err := testport.Free()
 		if err != nil {
 			return r, err
 		}
 		sidecar, err := startProcess(ctx, dir, "sidecar", b.binary("sidecar"),
-			"--dev", "--codec-listen=", "--upstream", "http://"+address, "--proxy-listen", free[0], "--health-listen", free[1])
+			"--dev", "--codec-listen=", "--upstream", "http://"+address, "--proxy-listen", front, "--health-listen", health)
 		if err != nil {
 			return r, err
 		}
 		defer func() { err = errors.Join(err, sidecar.stop()) }()
-		if err := sidecar.await(ctx, "http://"+free[1]+"/readyz", false); err != nil {
+		if err := sidecar.await(ctx, "http://"+health+"/readyz", false); err != nil {
 			return r, err
 		}
-		address = free[0]
+		address = front
 	}
 	return b.suite.run(ctx, filepath.Join(dir, "suite"), address, args...)
 }

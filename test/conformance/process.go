@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -135,18 +134,4 @@ func tail(path string) string {
 		return ""
 	}
 	return string(content)
-}
-
-// freeAddresses returns n addresses of 127.0.0.1 that nobody listens on at this moment.
-func freeAddresses(n int) ([]string, error) {
-	addresses := make([]string, n)
-	for i := range addresses {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("a free port: %w", err)
-		}
-		defer func() { _ = l.Close() }() // all at the end, so that no port is handed out twice
-		addresses[i] = l.Addr().String()
-	}
-	return addresses, nil
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/requeststate/operator/internal/testport"
 )
 
 // TestMain lets the test's own binary be the child.
@@ -33,18 +35,18 @@ func self(t *testing.T) string {
 // serving starts a child that answers 404 and waits for it.
 func serving(ctx context.Context, t *testing.T) (p *process, address string) {
 	t.Helper()
-	free, err := freeAddresses(1)
+	free, err := testport.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("CONFORMANCE_TEST_SERVE", free[0])
+	t.Setenv("CONFORMANCE_TEST_SERVE", free)
 	if p, err = startProcess(ctx, t.TempDir(), "child", self(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.await(t.Context(), "http://"+free[0], true); err != nil {
+	if err := p.await(t.Context(), "http://"+free, true); err != nil {
 		t.Fatal(err)
 	}
-	return p, free[0]
+	return p, free
 }
 
 func TestStopWaitsUntilTheChildIsGone(t *testing.T) {
@@ -94,19 +96,5 @@ func TestReadyMeans200UnlessAnyAnswerWillDo(t *testing.T) {
 	}
 	if err := p.await(t.Context(), joining.URL, false); err != nil || asked.Load() != 4 {
 		t.Errorf("200: %v after %d", err, asked.Load())
-	}
-}
-
-func TestFreeAddressesAreDistinct(t *testing.T) {
-	free, err := freeAddresses(500)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
-	for _, a := range free {
-		if seen[a] || !strings.HasPrefix(a, "127.0.0.1:") {
-			t.Errorf("%s twice, or elsewhere", a)
-		}
-		seen[a] = true
 	}
 }

@@ -15,9 +15,7 @@ package lab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -178,13 +176,4 @@ func Get(ctx context.Context, url string) (status int, body string, err error) {
 	defer func() { _ = resp.Body.Close() }()
 	content, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	return resp.StatusCode, string(content), err
-}
-
-// freeAddress returns an address of the loopback interface that nobody listens on at this moment.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
 }

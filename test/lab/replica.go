@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/requeststate/operator/internal/testenv"
+	"github.com/requeststate/operator/internal/testport"
 )
 
 // Replica is one pod of the fleet: an MCP server and, in a process of its own, its sidecar.
@@ -115,11 +116,11 @@ func (l *Lab) StartSidecar(ctx context.Context, r *Replica) error {
 }
 
 func (l *Lab) spawnSidecar(r *Replica) error {
-	proxy, err := freeAddress()
+	proxy, err := testport.Free()
 	if err != nil {
 		return err
 	}
-	health, err := freeAddress()
+	health, err := testport.Free()
 	if err != nil {
 		return err
 	}

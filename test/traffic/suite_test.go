@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/requeststate/operator/internal/testenv"
+	"github.com/requeststate/operator/internal/testport"
 )
 
 // plainState is what the servers hand out. It must never reach a client.
@@ -74,12 +74,11 @@ func (s *sidecar) logged() string {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := testport.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return address
 }
 
 // startSidecar starts a sidecar in front of upstream. At the end it must exit with 0 and have kept silent about the state.
