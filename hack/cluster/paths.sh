@@ -1,0 +1,29 @@
+# Where the cluster's parts are; sourced by the scripts beside this file.
+# shellcheck shell=bash disable=SC2034
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+here=$root/hack/cluster
+k8s=$root/bin/k8s          # Kubernetes and etcd, built once
+runtime=$root/bin/runtime  # containerd, runc and the network plugins, unpacked once
+state=$root/bin/cluster    # everything that a running cluster writes; cluster-down removes it
+inside=/run/cluster        # the same folder as the cluster's own processes see it: short, since paths of sockets must be
+cgroup=requeststate-cluster
+node_ip=10.99.0.1
+
+# node_pid prints the process that is PID 1 of the cluster's namespaces, if it lives.
+node_pid() {
+  local pid
+  pid=$(cat "$state/node.pid" 2>/dev/null) || return 1
+  # Another process may have the number by now.
+  grep -qz hack/cluster/node.sh "/proc/$pid/cmdline" 2>/dev/null || return 1
+  echo "$pid"
+}
+
+# cgroup_folders prints the folder of the cluster's cgroup in each hierarchy of this process.
+cgroup_folders() {
+  local controllers path rest
+  while IFS=: read -r rest controllers path; do
+    [ -n "$controllers" ] || continue # the unified hierarchy, without controllers where version 1 is in use
+    local mount=/sys/fs/cgroup/${controllers#name=}
+    [ -d "$mount" ] && echo "$mount${path%/}/$cgroup"
+  done </proc/self/cgroup
+}
