@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/requeststate/operator/test/deployer"
 	"github.com/requeststate/operator/test/lab"
 )
 
@@ -76,7 +77,7 @@ func (a *attacker) run(ctx context.Context) (*attackReport, error) {
 	report := &attackReport{}
 	for _, attack := range []attack{
 		{"a tampered token", "authentication", tamper(fresh), victimTool, victimArgs},
-		{"another tool", "request_mismatch", fresh, lab.Tools[1], victimArgs},
+		{"another tool", "request_mismatch", fresh, deployer.Tools[1], victimArgs},
 		{"other arguments", "request_mismatch", fresh, victimTool, `{"env":"prod","replicas":300}`},
 		{"a token of another audience", "authentication", otherAudience, victimTool, victimArgs},
 		{"a token under the retired key", "unknown_key", a.tokens["old"].token, victimTool, victimArgs},

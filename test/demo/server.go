@@ -4,7 +4,7 @@ import (
 	"context"
 	"flag"
 
-	"github.com/requeststate/operator/test/lab"
+	"github.com/requeststate/operator/test/deployer"
 )
 
 // serveAlone runs one server without a sidecar until it is told to stop, for the README's quick start.
@@ -14,11 +14,11 @@ func serveAlone(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	s, err := lab.StartServer(*listen, *listen, true)
+	s, err := deployer.Start(*listen, *listen, deployer.Options{JSONAnswers: true})
 	if err != nil {
 		return err
 	}
-	say("an MCP server with the tools %v listens on http://%s/mcp", lab.Tools, s.Addr)
+	say("an MCP server with the tools %v listens on http://%s/mcp", deployer.Tools, s.Addr)
 	<-ctx.Done()
 	return s.Stop()
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/requeststate/operator/test/deployer"
 )
 
 // fleetClient is one client of the official Go SDK.
@@ -89,7 +91,7 @@ func (c *fleetClient) reconnect(ctx context.Context) {
 // call makes one call of two rounds and checks that the second saw the state of the first, on another replica.
 func (c *fleetClient) call(ctx context.Context, n int) error {
 	args := map[string]any{"env": "prod", "n": n}
-	result, err := c.session.CallTool(ctx, &mcp.CallToolParams{Name: Tools[0], Arguments: args})
+	result, err := c.session.CallTool(ctx, &mcp.CallToolParams{Name: deployer.Tools[0], Arguments: args})
 	if err != nil {
 		return err
 	}
@@ -108,7 +110,7 @@ func (c *fleetClient) call(ctx context.Context, n int) error {
 		return err
 	}
 	switch {
-	case done.Tool != Tools[0] || done.Args["n"] != float64(n):
+	case done.Tool != deployer.Tools[0] || done.Args["n"] != float64(n):
 		return errors.New("the state that came back belongs to another call")
 	case done.AskedBy == done.DoneBy:
 		return fmt.Errorf("both rounds went to %s", done.AskedBy)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/requeststate/operator/internal/testenv"
 	"github.com/requeststate/operator/internal/testport"
+	"github.com/requeststate/operator/test/deployer"
 )
 
 // Replica is one pod of the fleet: an MCP server and, in a process of its own, its sidecar.
@@ -24,7 +25,7 @@ type Replica struct {
 	// Name is the pod's.
 	Name string
 	// Server is the MCP server behind the sidecar.
-	Server *Server
+	Server *deployer.Server
 	// Cable leads to the API server; nil for a sidecar on a file.
 	Cable *Cable
 
@@ -92,7 +93,7 @@ func (l *Lab) runServer(r *Replica) (err error) {
 	if r.pod != nil {
 		name += "/" + string(r.pod.UID)
 	}
-	if r.Server, err = StartServer(name, "127.0.0.1:0", len(l.replicas)%2 == 0); err != nil {
+	if r.Server, err = deployer.Start(name, "127.0.0.1:0", deployer.Options{JSONAnswers: len(l.replicas)%2 == 0}); err != nil {
 		return err
 	}
 	l.replicas = append(l.replicas, r)
