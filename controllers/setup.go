@@ -26,14 +26,22 @@ import (
 )
 
 // CacheOptions returns what the manager caches: this project's two kinds, the pods that carry the label, stripped to what the rules need, and the roles that it has
-// made. It caches no Secret.
-func CacheOptions() cache.Options {
+// made. It caches no Secret. Of the given namespaces only, if any are given: then roles in each of them are all the rights that the manager needs.
+func CacheOptions(namespaces ...string) cache.Options {
 	labelled, err := labels.NewRequirement(v1alpha1.LabelKey, selection.Exists, nil)
 	if err != nil {
 		panic(fmt.Sprintf("the label %s is not a valid label: %v", v1alpha1.LabelKey, err)) // a constant
 	}
+	var only map[string]cache.Config
+	for _, namespace := range namespaces {
+		if only == nil {
+			only = make(map[string]cache.Config, len(namespaces))
+		}
+		only[namespace] = cache.Config{}
+	}
 	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultNamespaces: only,
+		DefaultTransform:  cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:         {Label: labels.NewSelector().Add(*labelled), Transform: stripPod},
 			&rbacv1.Role{}:        {Label: labels.SelectorFromSet(labels.Set{access.LabelManagedBy: access.ManagedBy})},

@@ -38,6 +38,7 @@ type options struct {
 	healthAddress           string
 	leaderElect             bool
 	leaderElectionNamespace string
+	watchNamespaces         []string
 	kmsAllow                []string
 	kmsQPS                  float64
 	qps                     float32
@@ -84,6 +85,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address on which /healthz and /readyz are served; 0 turns it off")
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "let one of several managers work at a time; a loser only stands by. Correctness does not depend on it")
 	f.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the Lease; default: the namespace of the pod")
+	f.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "NAMESPACE,NAMESPACE: the only namespaces to read and to write in; default: all. They must exist")
 	f.StringArrayVar(&o.kmsAllow, "kms-allow", nil, "NAMESPACE=ARN-GLOB: an AWS KMS key that RequestStateKeys of a namespace may use; repeatable; none: no limit")
 	f.Float64Var(&o.kmsQPS, "kms-qps", 5, "requests a second to the KMS for all keys together; 0: no limit")
 	f.Float32Var(&o.qps, "kube-api-qps", 50, "requests a second to the API server, sustained")
@@ -97,6 +99,9 @@ func parse(args []string) (options, error) {
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q: the manager takes flags only", f.Arg(0))
+	}
+	if err := checkNamespaces(f.Changed("watch-namespaces"), o.watchNamespaces); err != nil {
+		return o, err
 	}
 	if o.kmsQPS < 0 {
 		return o, fmt.Errorf("--kms-qps %g: must not be negative; 0 means no limit", o.kmsQPS)
@@ -140,7 +145,7 @@ func run(ctx context.Context, o options) error {
 	grace := shutdownGrace
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         controllers.CacheOptions(),
+		Cache:                         controllers.CacheOptions(o.watchNamespaces...),
 		Metrics:                       server.Options{BindAddress: o.metricsAddress},
 		HealthProbeBindAddress:        o.healthAddress,
 		LeaderElection:                o.leaderElect,
@@ -181,7 +186,7 @@ func run(ctx context.Context, o options) error {
 	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
 		return err
 	}
-	ctrl.Log.Info("starting", "version", version)
+	ctrl.Log.Info("starting", "version", version, "namespaces", o.watchNamespaces)
 	return start(ctx, mgr)
 }
 
