@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates what is derived from the API types and the controllers' markers, below a folder: "." updates the tree, any other leaves the tree as it is.
-# Usage: hack/generate.sh FOLDER crds|rbac|deepcopy|api-docs ...
+# Usage: hack/generate.sh FOLDER crds|rbac|deepcopy|api-docs|chart ...
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,3s/^# //p' "$0" >&2; exit 2; }
 mkdir -p "$1"
@@ -31,6 +31,18 @@ for what in "$@"; do
     sed -e 's/</\&lt;/g; s/&lt;br \/>/<br \/>/g; s/\\\([{}]\)/\1/g; s/Required: {}/Required/g; s/Optional: {} <br \/>//g; s/[[:space:]]*$//' \
       "$out/docs/api.md" | cat -s >"$out/docs/api.md.tmp"
     mv "$out/docs/api.md.tmp" "$out/docs/api.md"
+    ;;
+  chart)
+    # The chart's copies of what is the same for every release. Its templates read them.
+    chart=$out/charts/requeststate-operator/files
+    rm -rf "$chart"
+    for file in config/crd/bases/*.yaml config/rbac/*.yaml config/policy/*.yaml config/injection/*.yaml; do
+      case $file in */kustomization.yaml) continue ;; esac
+      part=${file#config/}
+      copy=$chart/${part%%/*}/${file##*/}
+      mkdir -p "${copy%/*}"
+      { echo "# A copy of $file, by make manifests."; cat "$file"; } >"$copy"
+    done
     ;;
   *) echo "$0: unknown: $what" >&2; exit 2 ;;
   esac

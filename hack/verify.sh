@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 
-hack/generate.sh "$fresh" crds rbac deepcopy api-docs
+hack/generate.sh "$fresh" crds rbac deepcopy api-docs chart
 
 stale=0
 # check PATH TARGET compares a file or folder with its fresh twin; TARGET is what updates it.
@@ -19,7 +19,8 @@ check config/crd/bases manifests
 check config/rbac/role.yaml manifests
 check api/v1alpha1/zz_generated.deepcopy.go generate
 check docs/api.md api-docs
+check charts/requeststate-operator/files manifests
 if [ $stale = 0 ]; then
-  echo "verify: CRDs, RBAC role, DeepCopy methods and API reference are up to date"
+  echo "verify: CRDs, RBAC role, DeepCopy methods, API reference and the chart's copies are up to date"
 fi
 exit $stale
