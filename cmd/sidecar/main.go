@@ -12,7 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/requeststate/operator/internal/nodump"
 )
@@ -40,7 +39,6 @@ func main() {
 	}
 	logger := o.logger()
 	// The libraries' own lines take the same form.
-	log.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	klog.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	silenceStdLog(logger)
 	if err := nodump.Disable(); err != nil {

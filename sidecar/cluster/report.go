@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/requeststate/operator/api/v1alpha1"
 	"github.com/requeststate/operator/sidecar/agent"
@@ -65,13 +63,15 @@ func (s *Source) ReportIntact(ctx context.Context, r *agent.Report) (bool, error
 // read reads the report. stored is nil afterwards if there is none.
 func (s *Source) read(ctx context.Context) error {
 	s.stored = nil
-	report := &v1alpha1.KeyringReport{}
-	name := types.NamespacedName{Namespace: s.Config.Key.Namespace, Name: v1alpha1.ReportName(s.Config.Key.Name, s.Pod.UID)}
-	err := s.client.Get(ctx, name, report)
-	if err == nil {
-		s.stored = report
+	report, err := s.reports.Get(ctx, s.reportName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
 	}
-	return client.IgnoreNotFound(err)
+	s.stored = report
+	return nil
 }
 
 func (s *Source) write(ctx context.Context, spec v1alpha1.KeyringReportSpec) error {
@@ -80,27 +80,31 @@ func (s *Source) write(ctx context.Context, spec v1alpha1.KeyringReportSpec) err
 	if s.stored != nil {
 		report := s.stored.DeepCopy()
 		report.Spec = spec
-		if err := s.client.Update(ctx, report); err != nil {
-			return err
-		}
-		s.stored = report
-		return nil
+		return s.keep(s.reports.Update(ctx, report, metav1.UpdateOptions{}))
 	}
 	report := &v1alpha1.KeyringReport{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Config.Key.Namespace, Name: v1alpha1.ReportName(s.Config.Key.Name, s.Pod.UID),
+			Namespace: s.Config.Key.Namespace, Name: s.reportName(),
 			// Neither controller nor blockOwnerDeletion, which would need the right to set finalizers on pods.
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Name: s.Pod.Name, UID: types.UID(s.Pod.UID),
+				APIVersion: "v1", Kind: "Pod", Name: s.Pod.Name, UID: types.UID(s.Pod.UID),
 			}},
 		},
 		Spec: spec,
 	}
-	if err := s.client.Create(ctx, report); err != nil {
-		return err
+	return s.keep(s.reports.Create(ctx, report, metav1.CreateOptions{}))
+}
+
+// keep remembers a report as the API server has stored it.
+func (s *Source) keep(report *v1alpha1.KeyringReport, err error) error {
+	if err == nil {
+		s.stored = report
 	}
-	s.stored = report
-	return nil
+	return err
+}
+
+func (s *Source) reportName() string {
+	return v1alpha1.ReportName(s.Config.Key.Name, s.Pod.UID)
 }
 
 func (s *Source) spec(r *agent.Report) v1alpha1.KeyringReportSpec {

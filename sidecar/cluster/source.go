@@ -6,21 +6,17 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/requeststate/operator/api/v1alpha1"
 	"github.com/requeststate/operator/internal/rotation"
@@ -52,8 +48,9 @@ type Config struct {
 // A Source is an agent.Source. It is safe for concurrent use.
 type Source struct {
 	Config
-	client client.WithWatch
-	bootID string
+	keys    keyClient
+	reports reportClient
+	bootID  string
 
 	mu     sync.Mutex
 	stored *v1alpha1.KeyringReport // as last read or written; nil: not known
@@ -66,24 +63,13 @@ func New(c Config) (*Source, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	// Both kinds are known, so nothing is asked of discovery: a sidecar's start costs the API server as little as can be.
-	// The plurals are given, since the mapper's guess is requeststatekeies.
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion})
-	for kind, plural := range map[string]string{"RequestStateKey": "requeststatekeys", "KeyringReport": "keyringreports"} {
-		mapper.AddSpecific(v1alpha1.GroupVersion.WithKind(kind), v1alpha1.GroupVersion.WithResource(plural),
-			v1alpha1.GroupVersion.WithResource(strings.ToLower(kind)), meta.RESTScopeNamespace)
-	}
-	cl, err := client.NewWithWatch(c.REST, client.Options{Scheme: scheme, Mapper: mapper})
+	keys, reports, err := clients(c.REST, c.Key.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("client for the API server: %w", err)
 	}
 	var boot [16]byte
 	_, _ = rand.Read(boot[:]) // never fails: it ends the process instead
-	return &Source{Config: c, client: cl, bootID: hex.EncodeToString(boot[:])}, nil
+	return &Source{Config: c, keys: keys, reports: reports, bootID: hex.EncodeToString(boot[:])}, nil
 }
 
 // Key returns the key's name.
@@ -91,8 +77,7 @@ func (s *Source) Key() types.NamespacedName { return s.Config.Key }
 
 // Get reads the key consistently. A refusal is an *agent.Unreadable that names the remedy.
 func (s *Source) Get(ctx context.Context) (rotation.View, error) {
-	key := &v1alpha1.RequestStateKey{}
-	err := s.client.Get(ctx, s.Config.Key, key)
+	key, err := s.keys.Get(ctx, s.Config.Key.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return rotation.View{}, nil
@@ -114,7 +99,7 @@ func (s *Source) Watch(ctx context.Context, seen func(rotation.View)) {
 	logger := logr.FromSlogHandler(s.Logger.Handler())
 	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		Logger:        &logger,
-		ListerWatcher: toolscache.ToListWatcherWithWatchListSemantics(s.listWatch(), s.client),
+		ListerWatcher: toolscache.ToListWatcherWithWatchListSemantics(s.listWatch(), s.keys),
 		ObjectType:    &v1alpha1.RequestStateKey{},
 		Handler: toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    show,
@@ -127,17 +112,15 @@ func (s *Source) Watch(ctx context.Context, seen func(rotation.View)) {
 
 func (s *Source) listWatch() *toolscache.ListWatch {
 	// The role names the one key; such a role allows a list or a watch only with this selector.
-	only := func(o metav1.ListOptions) *client.ListOptions {
-		o.FieldSelector = ""
-		return &client.ListOptions{Namespace: s.Config.Key.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", s.Config.Key.Name), Raw: &o}
-	}
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, s.Config.Key.Name).String()
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list := &v1alpha1.RequestStateKeyList{}
-			return list, s.client.List(ctx, list, only(o))
+			o.FieldSelector = only
+			return s.keys.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return s.client.Watch(ctx, &v1alpha1.RequestStateKeyList{}, only(o))
+			o.FieldSelector = only
+			return s.keys.Watch(ctx, o)
 		},
 	}
 }
