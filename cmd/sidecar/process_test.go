@@ -31,7 +31,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "sidecar")
-	out, err := exec.Command("go", "build", "-ldflags", "-X main.version=v9.9.9", "-o", path, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags", "-s -w -X main.version=v9.9.9", "-o", path, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
