@@ -6,7 +6,7 @@ k8s=$root/bin/k8s          # Kubernetes and etcd, built once
 runtime=$root/bin/runtime  # containerd, runc and the network plugins, unpacked once
 state=$root/bin/cluster    # everything that a running cluster writes; cluster-down removes it
 inside=/run/cluster        # the same folder as the cluster's own processes see it: short, since paths of sockets must be
-cgroup=requeststate-cluster
+cgroup=requeststate-cluster-$(cksum <<<"$root" | cut -d' ' -f1) # another checkout may have a cluster too
 node_ip=10.99.0.1
 
 # node_pid prints the process that is PID 1 of the cluster's namespaces, if it lives.

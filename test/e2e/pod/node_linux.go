@@ -31,8 +31,12 @@ func serveNode(ctx context.Context, args []string) error {
 		}
 		return kill(inContainer(r.FormValue("container")))
 	}))
-	mux.HandleFunc("/cut", answer(func(r *http.Request) error { return route(r.FormValue("container"), r.FormValue("address"), netlink.RouteAdd) }))
-	mux.HandleFunc("/mend", answer(func(r *http.Request) error { return route(r.FormValue("container"), r.FormValue("address"), netlink.RouteDel) }))
+	mux.HandleFunc("/cut", answer(func(r *http.Request) error {
+		return route(r.FormValue("container"), r.FormValue("address"), netlink.RouteAdd)
+	}))
+	mux.HandleFunc("/mend", answer(func(r *http.Request) error {
+		return route(r.FormValue("container"), r.FormValue("address"), netlink.RouteDel)
+	}))
 	return listen(ctx, *address, mux)
 }
 
