@@ -84,13 +84,33 @@ func startFleet(t *testing.T, replicas int, changes ...func(*corev1.PodTemplateS
 	must(t, cluster.client.Create(t.Context(), f.deployment))
 	must(t, cluster.client.Create(t.Context(), service(f.ns, app)))
 	awaitPods(t, f.ns, app, replicas)
-	f.awaitKey(t, "all pods current", func(k *v1alpha1.RequestStateKey) error {
-		if c := k.Status.Consumers; k.Status.Phase != v1alpha1.PhaseStable || c == nil || int(c.Current) != replicas {
-			return errors.New("not yet")
+	f.awaitReports(t, replicas)
+	return f
+}
+
+// awaitReports waits until n pods have reported that they hold the present ring. Status counts them as well, but no more often than every 30 s.
+func (f *fleet) awaitReports(t *testing.T, n int) {
+	t.Helper()
+	must(t, await(t.Context(), patience, fmt.Sprintf("%d reports of the present ring", n), func(ctx context.Context) error {
+		k, err := f.key(ctx)
+		if err != nil {
+			return err
+		}
+		reports := &v1alpha1.KeyringReportList{}
+		if err := cluster.client.List(ctx, reports, client.InNamespace(f.ns)); err != nil {
+			return err
+		}
+		current := 0
+		for _, r := range reports.Items {
+			if k.Status.Keyring != nil && r.Spec.KeyUID == string(k.UID) && r.Spec.Generation == k.Status.Keyring.Generation {
+				current++
+			}
+		}
+		if current != n {
+			return fmt.Errorf("%d of %d reports", current, len(reports.Items))
 		}
 		return nil
-	})
-	return f
+	}))
 }
 
 // startClients starts a pod of MCP clients that call without pause until the test ends.
@@ -188,13 +208,18 @@ func (f *fleet) awaitPhase(t *testing.T, phase v1alpha1.Phase) *v1alpha1.Request
 // nonce is a time for an annotation.
 func nonce() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 
+// patchKey changes the key by a JSON merge patch.
+func (f *fleet) patchKey(t *testing.T, patch string) {
+	t.Helper()
+	k := &v1alpha1.RequestStateKey{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: keyName}}
+	must(t, cluster.client.Patch(t.Context(), k, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
 // rotate asks for a rotation, as kubectl annotate does.
 func (f *fleet) rotate(t *testing.T) (request string) {
 	t.Helper()
 	request = nonce()
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationRotateAt, request)
-	k := &v1alpha1.RequestStateKey{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: keyName}}
-	must(t, cluster.client.Patch(t.Context(), k, client.RawPatch(types.MergePatchType, patch)))
+	f.patchKey(t, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationRotateAt, request))
 	return request
 }
 

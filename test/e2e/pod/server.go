@@ -16,7 +16,7 @@ import (
 func serve(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("server", flag.ExitOnError)
 	address := f.String("listen", "127.0.0.1:3000", "address to listen on")
-	drain := f.Duration("drain", 5*time.Second, "for how long requests are taken after SIGTERM")
+	drain := f.Duration("drain", 3*time.Second, "for how long requests are taken after SIGTERM")
 	socket := f.String("codec", "", "path of the codec's socket; the server seals by it then")
 	_ = f.Parse(args)
 	options := deployer.Options{}

@@ -12,7 +12,7 @@ type Stats struct {
 	Broken int `json:"broken"`
 	// Crossed counts the rounds by "who asked>who acted".
 	Crossed map[string]int `json:"crossed"`
-	// Errors are the first 20, with the time.
+	// Errors are the first 5 of each kind, with the time.
 	Errors []string `json:"errors,omitempty"`
 }
 
