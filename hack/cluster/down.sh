@@ -3,15 +3,14 @@
 set -euo pipefail
 . "$(dirname "$0")/paths.sh"
 
-if pid=$(node_pid); then
-  kill -9 "$pid" # PID 1 of its namespace: the kernel ends every process in it, and with them go mounts and network
-  while [ -e "/proc/$pid" ]; do sleep 0.05; done
-fi
+# PID 1 of its namespace: the kernel ends every process in it, and with them go mounts and network.
+if pid=$(node_pid); then kill -9 "$pid"; fi
 while read -r folder; do
-  [ -d "$folder" ] || continue
-  for _ in $(seq 100); do
-    find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null || true
+  for _ in $(seq 200); do
     [ -d "$folder" ] || break
+    # What an interrupted start left has no PID 1 that is known.
+    find "$folder" -name cgroup.procs -exec cat {} + 2>/dev/null | xargs -r kill -9 2>/dev/null || true
+    find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null || true
     sleep 0.05 # the last processes are still ending
   done
 done < <(cgroup_folders)

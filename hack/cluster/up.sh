@@ -36,7 +36,7 @@ cp "$root/bin/pause.tar" "$state/images/"
 ) &
 unshare_pid=$!
 for _ in $(seq 100); do
-  pgrep -P $unshare_pid >"$state/node.pid" && break
+  pgrep -P $unshare_pid -f hack/cluster/node.sh >"$state/node.pid" && break
   kill -0 $unshare_pid 2>/dev/null || break
   sleep 0.05
 done

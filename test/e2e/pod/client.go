@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,7 +98,7 @@ func (c *clients) count(err error, askedBy, doneBy string) {
 		c.stats.Rounds++
 		c.stats.Crossed[askedBy+">"+doneBy]++
 		return
-	case errors.As(err, &network), errors.Is(err, errFellBack):
+	case errors.As(err, &network), errors.Is(err, errFellBack), strings.HasSuffix(err.Error(), http.StatusText(http.StatusServiceUnavailable)):
 		count = &c.stats.Broken
 	case errors.As(err, &refused):
 		count = &c.stats.Refused

@@ -8,7 +8,7 @@ type Stats struct {
 	// Refused are answers that were JSON-RPC errors; Failed are results that were wrong, and whatever else is no answer to the call.
 	Refused int `json:"refused"`
 	Failed  int `json:"failed"`
-	// Broken are connections that could not be had or broke.
+	// Broken are connections that could not be had or broke, and answers of status 503: of a sidecar that was killed, is starting again and has not joined yet.
 	Broken int `json:"broken"`
 	// Crossed counts the rounds by "who asked>who acted".
 	Crossed map[string]int `json:"crossed"`
