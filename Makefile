@@ -8,6 +8,11 @@ SHELL := /usr/bin/env bash -o pipefail
 BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBECTL ?= kubectl
+# Of the images. GOARCH, amd64 or arm64, is that of their binaries; what runs here stays of this machine.
+IMAGE_TAG ?= dev
+CONTAINER_TOOL ?= docker
+IMAGE_ARCH := $(or $(GOARCH),$(shell go env GOARCH))
+IMAGE_SETTINGS = VERSION='$(VERSION)' GOARCH=$(IMAGE_ARCH) IMAGE_TAG='$(IMAGE_TAG)' CONTAINER_TOOL='$(CONTAINER_TOOL)'
 # The race detector needs cgo, and so a C compiler.
 RACE := $(shell command -v "$$(go env CC)" >/dev/null && echo -race)
 
@@ -17,6 +22,8 @@ GOLANGCI_LINT := bin/golangci-lint
 BINARIES := bin/manager bin/sidecar bin/kubectl-requeststate
 
 GO_SOURCES := $(shell find api cmd controllers internal sidecar clients -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+IMAGE_BINARIES := bin/linux-$(IMAGE_ARCH)/manager bin/linux-$(IMAGE_ARCH)/sidecar
+IMAGES := bin/images/requeststate-manager.tar bin/images/requeststate-sidecar.tar
 DEMO_SOURCES := $(shell find test -name '*.go' -not -name '*_test.go' 2>/dev/null) test/go.mod test/go.sum
 SCRIPTS := .ci/run $(shell find hack test -name '*.sh')
 
@@ -59,14 +66,16 @@ fmt: ## Format the Go code.
 	gofmt -w $(wildcard api cmd controllers internal sidecar clients test)
 
 .PHONY: vet
-vet: ## Run go vet on the main module and on test/.
+vet: ## Run go vet on the main module, on test/ and on the image builder.
 	go vet ./...
 	cd test && go vet ./...
+	cd hack/tools/image && go vet ./...
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Lint the main module, test/ and the scripts.
+lint: $(GOLANGCI_LINT) ## Lint the main module, test/, the image builder and the scripts.
 	@failed=0; $(GOLANGCI_LINT) run ./... || failed=1; \
 		(cd test && $(BIN)/golangci-lint run --config ../.golangci.yml ./...) || failed=1; \
+		(cd hack/tools/image && $(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; \
 		exit $$failed
 	@for script in $(SCRIPTS); do bash -n "$$script"; done
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); fi
@@ -79,6 +88,7 @@ test: control-plane ## Run unit and envtest suites of the main module and of tes
 	go test -timeout 20m $(TEST_FLAGS) ./internal/rotation/model
 	@# Never from the cache: what these tests read lies outside their module, where go test does not look for changes.
 	cd test && go test $(RACE) -timeout 20m -count=1 $(TEST_FLAGS) ./...
+	cd hack/tools/image && go test $(RACE) $(TEST_FLAGS) ./...
 
 .PHONY: moto
 moto: ## Install moto, a stand-in for AWS in Python, into bin/moto, once; make test then runs the tests that need it. Needs Python 3.10.
@@ -130,9 +140,35 @@ bin/.version: FORCE
 .PHONY: FORCE
 FORCE:
 
+.PHONY: images
+images: $(IMAGES) ## Make the images, without a container engine, as archives in bin/images. IMAGE_TAG (dev) and GOARCH choose.
+
+.PHONY: docker-build
+docker-build: $(IMAGE_BINARIES) ## Make the images by the Dockerfile and CONTAINER_TOOL: docker, podman or buildah. IMAGE_TAG (dev) and GOARCH choose.
+	@for name in manager sidecar; do $(IMAGE_SETTINGS) hack/image.sh engine $$name; done
+
+.PHONY: image-check
+image-check: $(IMAGES) ## Check that the Dockerfile makes the same images as make images, and that they run. Needs buildah and root.
+	@$(IMAGE_SETTINGS) hack/check-dockerfile.sh
+
+$(IMAGES): bin/images/requeststate-%.tar: bin/linux-$(IMAGE_ARCH)/% bin/image bin/images/.settings hack/image.sh
+	@$(IMAGE_SETTINGS) hack/image.sh archive $*
+	@echo "$@: requeststate-$*:$(IMAGE_TAG), linux/$(IMAGE_ARCH)"
+
+$(IMAGE_BINARIES): bin/linux-$(IMAGE_ARCH)/%: $(GO_SOURCES) bin/.version
+	@echo "building $@ $(VERSION); up to 4 minutes the first time on 2 cores"
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(IMAGE_ARCH) go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/$*
+
+# What is in the archives beside the binaries. Touched only when it differs from the last build's.
+bin/images/.settings: FORCE
+	@mkdir -p bin/images
+	@{ echo '$(IMAGE_ARCH) $(IMAGE_TAG)'; hack/image-labels.sh manager '$(VERSION)'; hack/image-labels.sh sidecar '$(VERSION)'; } >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
 .PHONY: clean
 clean: ## Remove what is built here; the control plane in bin/k8s and the tools stay. rm -r bin removes them too.
 	rm -f $(BINARIES) bin/demo bin/conformance bin/everything-server bin/.version
+	rm -rf bin/images bin/linux-*
 
 ##@ Deployment
 
@@ -171,6 +207,10 @@ $(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
 $(CRD_REF_DOCS): hack/tools/go.mod hack/tools/go.sum
 	@echo "building $@ from its Go module; about 1 minute on 2 cores, once"
 	cd hack/tools && CGO_ENABLED=0 go build -trimpath -o $(BIN)/ github.com/elastic/crd-ref-docs
+	@touch $@
+
+bin/image: $(wildcard hack/tools/image/*.go) hack/tools/image/go.mod hack/tools/image/go.sum
+	cd hack/tools/image && env -u GOOS -u GOARCH CGO_ENABLED=0 go build -trimpath -o $(BIN)/image .
 	@touch $@
 
 $(GOLANGCI_LINT): hack/tools/lint/go.mod hack/tools/lint/go.sum
