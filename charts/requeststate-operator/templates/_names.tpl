@@ -10,7 +10,7 @@
 {{/* The labels by which a release's managers are found. They never change. */}}
 {{- define "requeststate.selector" -}}
 app.kubernetes.io/name: requeststate-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: manager
 {{- end -}}
 
@@ -18,7 +18,7 @@ app.kubernetes.io/component: manager
 {{- define "requeststate.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/name: requeststate-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
