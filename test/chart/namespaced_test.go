@@ -152,6 +152,9 @@ func startManager(t *testing.T, args ...string) *manager {
 	t.Cleanup(func() {
 		_ = m.cmd.Process.Kill()
 		<-m.done
+		if t.Failed() {
+			t.Logf("the manager's log:\n%s", &m.log)
+		}
 	})
 	return m
 }
@@ -161,7 +164,7 @@ func (m *manager) mustRun(t *testing.T) {
 	t.Helper()
 	select {
 	case <-m.done:
-		t.Fatalf("the manager ended\n%s", &m.log)
+		t.Fatal("the manager ended")
 	default:
 	}
 }
@@ -179,6 +182,6 @@ func (m *manager) stop(t *testing.T) {
 		t.Fatal("the manager did not end")
 	}
 	if code := m.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("the manager exited with %d\n%s", code, &m.log)
+		t.Errorf("the manager exited with %d", code)
 	}
 }

@@ -181,8 +181,8 @@ func wantThere(t *testing.T, objects []*unstructured.Unstructured, there bool) {
 		is := &unstructured.Unstructured{}
 		is.SetGroupVersionKind(o.GroupVersionKind())
 		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), is)
-		if there && err != nil || !there && !apierrors.IsNotFound(err) {
-			t.Errorf("%s: %v, want it there: %t", title(o), err, there)
+		if there && (err != nil || is.GetDeletionTimestamp() != nil) || !there && !apierrors.IsNotFound(err) {
+			t.Errorf("%s: %v, deleted at %v, want it there: %t", title(o), err, is.GetDeletionTimestamp(), there)
 		}
 	}
 }
