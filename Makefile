@@ -151,6 +151,17 @@ docker-build: $(IMAGE_BINARIES) ## Make the images by the Dockerfile and CONTAIN
 image-check: $(IMAGES) ## Check that the Dockerfile makes the same images as make images, and that they run. Needs buildah and root.
 	@$(IMAGE_SETTINGS) hack/check-dockerfile.sh
 
+# What runs in the pods of the end-to-end tests, and in every pod of the cluster of make cluster-up.
+bin/images/requeststate-e2e-pod.tar: bin/image $(DEMO_SOURCES)
+	cd test && CGO_ENABLED=0 GOOS=linux GOARCH=$(IMAGE_ARCH) go build -trimpath -ldflags '-s -w' -o ../bin/linux-$(IMAGE_ARCH)/e2e-pod ./e2e/pod
+	@mkdir -p bin/images
+	bin/image -binary bin/linux-$(IMAGE_ARCH)/e2e-pod -tag requeststate-e2e-pod:dev -out $@
+
+bin/images/pause.tar: bin/image hack/tools/pause/main.go
+	cd hack/tools && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/linux-$(IMAGE_ARCH)/pause ./pause
+	@mkdir -p bin/images
+	bin/image -binary bin/linux-$(IMAGE_ARCH)/pause -tag localhost/pause:dev -out $@
+
 $(IMAGES): bin/images/requeststate-%.tar: bin/linux-$(IMAGE_ARCH)/% bin/image bin/images/.settings hack/image.sh
 	@$(IMAGE_SETTINGS) hack/image.sh archive $*
 	@echo "$@: requeststate-$*:$(IMAGE_TAG), linux/$(IMAGE_ARCH)"
@@ -169,6 +180,25 @@ bin/images/.settings: FORCE
 clean: ## Remove what is built here; the control plane in bin/k8s and the tools stay. rm -r bin removes them too.
 	rm -f $(BINARIES) bin/demo bin/conformance bin/everything-server bin/.version
 	rm -rf bin/images bin/linux-*
+
+##@ Cluster
+
+.PHONY: cluster-up
+cluster-up: bin/images/pause.tar ## Start a one-node Kubernetes with a real kubelet, in namespaces of its own. Needs root, and Debian or Ubuntu. Builds for up to 25 minutes, once.
+	@hack/cluster/up.sh
+
+.PHONY: cluster-down
+cluster-down: ## End that cluster and remove all that it left.
+	@hack/cluster/down.sh
+
+.PHONY: cluster-load
+cluster-load: ## Make IMAGE, the path of an archive, known to that cluster.
+	@[ -n "$(IMAGE)" ] || { echo "say which: make cluster-load IMAGE=bin/images/requeststate-sidecar.tar" >&2; exit 2; }
+	@hack/cluster/load.sh "$(IMAGE)"
+
+.PHONY: e2e
+e2e: images bin/images/requeststate-e2e-pod.tar bin/images/pause.tar bin/helm bin/kubectl-requeststate ## Run the end-to-end tests where KUBECONFIG points, else on a cluster that it starts and ends (root). TEST_FLAGS is passed on.
+	@hack/e2e.sh $(TEST_FLAGS)
 
 ##@ Deployment
 

@@ -4,6 +4,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 here=$root/hack/cluster
 k8s=$root/bin/k8s          # Kubernetes and etcd, built once
 runtime=$root/bin/runtime  # containerd, runc and the network plugins, unpacked once
+pause=$root/bin/images/pause.tar # what holds a pod's namespaces; made by make cluster-up
 state=$root/bin/cluster    # everything that a running cluster writes; cluster-down removes it
 inside=/run/cluster        # the same folder as the cluster's own processes see it: short, since paths of sockets must be
 cgroup=requeststate-cluster-$(cksum <<<"$root" | cut -d' ' -f1) # another checkout may have a cluster too

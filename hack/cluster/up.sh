@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts a one-node Kubernetes in namespaces of its own and waits until its node is ready. Does nothing if it runs. Usage: hack/cluster/up.sh
+# Starts a one-node Kubernetes in namespaces of its own and waits until its node is ready. Does nothing if it runs. Usage: make cluster-up
 set -euo pipefail
 . "$(dirname "$0")/paths.sh"
 start=$SECONDS
@@ -16,10 +16,10 @@ if [ ! -d /sys/fs/cgroup/memory ]; then
 fi
 "$here/runtime.sh"
 "$root/hack/tools/control-plane.sh" etcd kube-apiserver kubectl kube-controller-manager kube-scheduler kubelet kube-proxy
-"$here/pause.sh" "$root/bin/pause.tar"
+[ -e "$pause" ] || { echo "no $pause: run make cluster-up" >&2; exit 1; }
 
 mkdir -p "$state/logs" "$state/images" "$state/volumeplugins"
-cp "$root/bin/pause.tar" "$state/images/"
+cp "$pause" "$state/images/"
 : >"$state/resolv.conf"
 "$here/pki.sh" "$state/pki" $node_ip
 
