@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -49,6 +50,11 @@ var cluster struct {
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
+	// Tests wait for the cluster, not for processors. The command line has the last word.
+	if err := flag.Set("test.parallel", "10"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	if err := connect(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -134,8 +140,11 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 // await polls until a condition holds; the error of the last try says what it was.
 func await(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		last = condition(ctx)
+	// A try has longer than the whole, or the last error would be about the time and not about the thing.
+	try, cancel := context.WithTimeout(ctx, limit+10*time.Second)
+	defer cancel()
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+		last = condition(try)
 		return last == nil, nil
 	})
 	if err != nil {
