@@ -53,7 +53,7 @@ func TestAPodSpeaksForItselfOnly(t *testing.T) {
 	f := newFleet(t)
 	must(t, cluster.client.Create(t.Context(), deployment(f.ns, app, 2, template(app))))
 	running := awaitPods(t, f.ns, app, 2)
-	f.awaitReports(t, running...)
+	f.awaitReportsOf(t, running...)
 	mine, theirs := &running[0], &running[1]
 	me, them, nobody := as(t, f.ns, mine), as(t, f.ns, theirs), as(t, f.ns, nil)
 	elsewhere := newFleet(t)
@@ -151,7 +151,7 @@ func TestAPodSpeaksForItselfOnly(t *testing.T) {
 		})
 	}
 	// Nothing of it has left a trace.
-	f.awaitReports(t, running...)
+	f.awaitReportsOf(t, running...)
 	if now, err := f.key(t.Context()); err != nil || now.Generation != k.Generation || now.Status.Keyring.Generation != k.Status.Keyring.Generation {
 		t.Errorf("the key was changed: %+v, %v", now, err)
 	}

@@ -103,7 +103,7 @@ func TestWithoutEnforcementAPodWithoutSidecarIsShownWithTheFix(t *testing.T) {
 	awaitRollout(t, d)
 	running := awaitPods(t, f.ns, app, 1)
 	wantSidecar(t, &running[0])
-	f.awaitReports(t, running...)
+	f.awaitReportsOf(t, running...)
 }
 
 // awaitEnforcement waits until the API server knows whether to refuse a labelled pod without sidecar: it learns of policies a moment after they are written.

@@ -58,8 +58,8 @@ func report(ctx context.Context, pod *corev1.Pod) (*v1alpha1.KeyringReport, erro
 	return r, cluster.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: keyName + "." + string(pod.UID)}, r)
 }
 
-// awaitReports waits until each of these pods has reported, under its own UID, that it holds the current ring.
-func (f *fleet) awaitReports(t *testing.T, pods ...corev1.Pod) {
+// awaitReportsOf waits until each of these pods has reported, under its own UID, that it holds the current ring.
+func (f *fleet) awaitReportsOf(t *testing.T, pods ...corev1.Pod) {
 	t.Helper()
 	f.awaitKey(t, "the reports", func(k *v1alpha1.RequestStateKey) error {
 		for i := range pods {
@@ -78,7 +78,7 @@ func (f *fleet) awaitReports(t *testing.T, pods ...corev1.Pod) {
 // awaitConsumers waits until the key counts just these pods, all current, and until they have reported. Counts are written every 30 s.
 func (f *fleet) awaitConsumers(t *testing.T, pods ...corev1.Pod) {
 	t.Helper()
-	f.awaitReports(t, pods...)
+	f.awaitReportsOf(t, pods...)
 	f.awaitKey(t, "the pods as consumers", func(k *v1alpha1.RequestStateKey) error {
 		if c := k.Status.Consumers; c == nil || int(c.Registered) != len(pods) || c.Current != c.Registered || c.Unregistered+c.Exposed != 0 {
 			return errors.New("other consumers")
