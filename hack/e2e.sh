@@ -11,7 +11,7 @@ if [ -n "${KUBECONFIG:-}" ]; then
 fi
 
 if ! hack/cluster/exec.sh true 2>/dev/null; then
-  trap hack/cluster/down.sh EXIT
+  trap "'$PWD'/hack/cluster/down.sh" EXIT
 fi
 hack/cluster/up.sh
 hack/cluster/load.sh bin/images/requeststate-{manager,sidecar,e2e-pod}.tar
