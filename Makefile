@@ -13,12 +13,16 @@ IMAGE_TAG ?= dev
 CONTAINER_TOOL ?= docker
 IMAGE_ARCH := $(or $(GOARCH),$(shell go env GOARCH))
 IMAGE_SETTINGS = VERSION='$(VERSION)' GOARCH=$(IMAGE_ARCH) IMAGE_TAG='$(IMAGE_TAG)' CONTAINER_TOOL='$(CONTAINER_TOOL)'
+# What make deploy and make build-installer install.
+IMG ?= requeststate-manager:dev
+SIDECAR_IMG ?= requeststate-sidecar:dev
 # The race detector needs cgo, and so a C compiler.
 RACE := $(shell command -v "$$(go env CC)" >/dev/null && echo -race)
 
 CONTROLLER_GEN := bin/controller-gen
 CRD_REF_DOCS := bin/crd-ref-docs
 GOLANGCI_LINT := bin/golangci-lint
+HELM := bin/helm
 BINARIES := bin/manager bin/sidecar bin/kubectl-requeststate
 
 GO_SOURCES := $(shell find api cmd controllers internal sidecar clients -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
@@ -32,7 +36,7 @@ SCRIPTS := .ci/run $(shell find hack test -name '*.sh')
 .PHONY: help
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*##"; printf "\nUsage:\n  make \033[36m<target>\033[0m\n"} \
-		/^[a-zA-Z_-]+:.*?##/ {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2} \
+		/^[a-zA-Z_-]+:.*?##/ {printf "  \033[36m%-16s\033[0m %s\n", $$1, $$2} \
 		/^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)}' $(MAKEFILE_LIST)
 
 .PHONY: demo
@@ -50,8 +54,8 @@ scale: control-plane ## Bring 1,000 keys to life by a KMS that allows 5 requests
 ##@ Development
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the manager's RBAC role.
-	hack/generate.sh . crds rbac
+manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the manager's RBAC role and the chart's copies of config/.
+	hack/generate.sh . crds rbac chart
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Generate the DeepCopy methods.
@@ -81,7 +85,7 @@ lint: $(GOLANGCI_LINT) ## Lint the main module, test/, the image builder and the
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); fi
 
 .PHONY: test
-test: control-plane ## Run unit and envtest suites of the main module and of test/, with -race. TEST_FLAGS is passed on.
+test: control-plane $(HELM) ## Run unit and envtest suites of the main module and of test/, with -race. TEST_FLAGS is passed on.
 	@[ -n "$(RACE)" ] || echo "no C compiler: the tests run without the race detector"
 	go test $(RACE) -timeout 20m $(TEST_FLAGS) $$(go list ./... | grep -v /internal/rotation/model)
 	@# The search of the protocol is millions of pure steps, which the race detector would make ten times as slow.
@@ -214,6 +218,24 @@ install: kubectl ## Install the CRDs into the cluster of the current kubeconfig.
 uninstall: kubectl ## Delete the CRDs, and with them every RequestStateKey and its ring.
 	$(KUBECTL) delete --ignore-not-found -f config/crd/bases
 
+.PHONY: deploy
+deploy: kubectl ## Install everything, with the images IMG and SIDECAR_IMG, into the cluster of the current kubeconfig.
+	hack/overlay.sh dist/overlay '$(IMG)' '$(SIDECAR_IMG)'
+	$(KUBECTL) apply --server-side -k dist/overlay
+
+.PHONY: undeploy
+undeploy: kubectl ## Delete what deploy installed, but for the CRDs: keys and rings stay. make uninstall deletes those.
+	@# What refuses pods without a sidecar goes before what adds the sidecar.
+	$(KUBECTL) delete --ignore-not-found -f config/injection/sidecar-required.yaml
+	@for part in injection manager rbac policy; do $(KUBECTL) delete --ignore-not-found -k config/$$part; done
+
+.PHONY: build-installer
+build-installer: kubectl ## Write dist/install.yaml, which installs everything with IMG and SIDECAR_IMG: kubectl apply --server-side -f.
+	hack/overlay.sh dist/overlay '$(IMG)' '$(SIDECAR_IMG)'
+	$(KUBECTL) kustomize dist/overlay >dist/install.yaml.tmp
+	mv dist/install.yaml.tmp dist/install.yaml
+	@echo "wrote dist/install.yaml for $(IMG) and $(SIDECAR_IMG)"
+
 .PHONY: kubectl
 kubectl:
 	@command -v $(KUBECTL) >/dev/null || { \
@@ -241,6 +263,15 @@ $(CRD_REF_DOCS): hack/tools/go.mod hack/tools/go.sum
 
 bin/image: $(wildcard hack/tools/image/*.go) hack/tools/image/go.mod hack/tools/image/go.sum
 	cd hack/tools/image && env -u GOOS -u GOARCH CGO_ENABLED=0 go build -trimpath -o $(BIN)/image .
+	@touch $@
+
+# Helm learns its own version, and the Kubernetes that it renders for without a cluster, when it is linked.
+HELM_VERSION = $(shell cd hack/tools/helm && go list -m -f '{{.Version}}' helm.sh/helm/v3)
+HELM_LDFLAGS = -s -w -X helm.sh/helm/v3/internal/version.version=$(HELM_VERSION) $(foreach p,chartutil lint/rules, \
+	-X helm.sh/helm/v3/pkg/$(p).k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/$(p).k8sVersionMinor=37)
+$(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
+	@echo "building $@ from its Go module; 2 to 4 minutes on 2 cores, once"
+	cd hack/tools/helm && CGO_ENABLED=0 go build -trimpath -ldflags '$(HELM_LDFLAGS)' -o $(BIN)/ helm.sh/helm/v3/cmd/helm
 	@touch $@
 
 $(GOLANGCI_LINT): hack/tools/lint/go.mod hack/tools/lint/go.sum
