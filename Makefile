@@ -72,7 +72,7 @@ fmt: ## Format the Go code.
 .PHONY: vet
 vet: ## Run go vet on the main module, on test/ and on the image builder.
 	go vet ./...
-	cd test && go vet ./...
+	cd test && go vet -tags e2e ./...
 	cd hack/tools/image && go vet ./...
 
 .PHONY: lint
@@ -82,7 +82,7 @@ lint: $(GOLANGCI_LINT) ## Lint the main module, test/, the image builder and the
 		(cd hack/tools/image && $(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; \
 		exit $$failed
 	@for script in $(SCRIPTS); do bash -n "$$script"; done
-	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); fi
+	@if command -v shellcheck >/dev/null; then shellcheck --external-sources --source-path=SCRIPTDIR $(SCRIPTS); fi
 
 .PHONY: test
 test: control-plane $(HELM) ## Run unit and envtest suites of the main module and of test/, with -race. TEST_FLAGS is passed on.

@@ -2,7 +2,8 @@
 # Runs the end-to-end tests. With KUBECONFIG set: on that cluster, whose nodes must have the images already. Else on the cluster of hack/cluster, which is started for it and
 # ended afterwards, unless it was up before. Usage: make e2e; flags go to go test.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
 tests=(-tags e2e -count=1 -v -timeout 30m "$@" ./e2e)
 
 if [ -n "${KUBECONFIG:-}" ]; then
@@ -11,10 +12,9 @@ if [ -n "${KUBECONFIG:-}" ]; then
 fi
 
 if ! hack/cluster/exec.sh true 2>/dev/null; then
-  trap "'$PWD'/hack/cluster/down.sh" EXIT
+  trap '"$root/hack/cluster/down.sh"' EXIT
 fi
 hack/cluster/up.sh
 hack/cluster/load.sh bin/images/requeststate-{manager,sidecar,e2e-pod}.tar
-exec_in=$PWD/hack/cluster/exec.sh
 cd test
-go test -exec "$exec_in" "${tests[@]}"
+go test -exec "$root/hack/cluster/exec.sh" "${tests[@]}"

@@ -10,6 +10,7 @@ for image in "$2" "$3"; do
   [[ $image =~ $reference ]] || { echo "$0: $image is no reference to an image" >&2; exit 2; }
 done
 mkdir -p "$1"
+# shellcheck disable=SC2001 # a pattern of the shell cannot say "all but slashes"
 up=$(sed 's#[^/]\{1,\}#..#g' <<<"${1%/}") # kustomize takes no absolute path
 cat >"$1/kustomization.yaml" <<END
 apiVersion: kustomize.config.k8s.io/v1beta1

@@ -9,7 +9,7 @@ while read -r folder; do
   for _ in $(seq 200); do
     [ -d "$folder" ] || break
     # What an interrupted start left has no PID 1 that is known.
-    find "$folder" -name cgroup.procs -exec cat {} + 2>/dev/null | xargs -r kill -9 2>/dev/null || true
+    { find "$folder" -name cgroup.procs -exec cat {} + | while read -r pid; do kill -9 "$pid"; done; } 2>/dev/null || true
     find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null || true
     sleep 0.05 # the last processes are still ending
   done

@@ -47,7 +47,7 @@ echo 1 >/proc/sys/net/ipv4/ip_forward
 export PATH=$runtime/usr/bin:$runtime/usr/sbin:$k8s:/usr/sbin:/usr/bin:/sbin:/bin
 LD_LIBRARY_PATH=$(dirname "$(find "$runtime" -name 'libseccomp.so.2')")
 export LD_LIBRARY_PATH
-cd $inside
+cd $inside || exit
 
 # supervise NAME COMMAND… keeps the command running.
 supervise() {
@@ -78,7 +78,7 @@ supervise kube-apiserver kube-apiserver --etcd-servers=http://127.0.0.1:2379 --s
   --kubelet-client-certificate=$pki/apiserver-kubelet-client.crt --kubelet-client-key=$pki/apiserver-kubelet-client.key \
   --kubelet-preferred-address-types=InternalIP --service-account-issuer=https://kubernetes.default.svc --service-account-key-file=$pki/sa.pub \
   --service-account-signing-key-file=$pki/sa.key --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true
-supervise containerd containerd --config $here/config/containerd.toml
+supervise containerd containerd --config "$here/config/containerd.toml"
 await "the API server" kubectl --kubeconfig $pki/admin.kubeconfig get --raw /readyz
 supervise kube-controller-manager kube-controller-manager --kube-api-qps=500 --kube-api-burst=1000 --kubeconfig=$pki/controller-manager.kubeconfig \
   --authentication-kubeconfig=$pki/controller-manager.kubeconfig --authorization-kubeconfig=$pki/controller-manager.kubeconfig --bind-address=127.0.0.1 \
@@ -88,8 +88,8 @@ supervise kube-scheduler kube-scheduler --kube-api-qps=500 --kube-api-burst=1000
   --authentication-kubeconfig=$pki/scheduler.kubeconfig --authorization-kubeconfig=$pki/scheduler.kubeconfig --bind-address=127.0.0.1 --leader-elect=false
 await containerd ctr version
 for image in "$inside"/images/*.tar; do ctr -n k8s.io images import "$image" >>"$logs/images.log" 2>&1; done
-supervise kubelet kubelet --config=$here/config/kubelet.yaml --kubeconfig=$pki/kubelet.kubeconfig --root-dir=$inside/kubelet --hostname-override=node1 \
+supervise kubelet kubelet --config="$here/config/kubelet.yaml" --kubeconfig=$pki/kubelet.kubeconfig --root-dir=$inside/kubelet --hostname-override=node1 \
   --node-ip=$node_ip --cert-dir=$inside/kubelet-pki
-supervise kube-proxy kube-proxy --config=$here/config/kube-proxy.yaml
+supervise kube-proxy kube-proxy --config="$here/config/kube-proxy.yaml"
 # PID 1 also inherits what others leave behind.
 while :; do wait; done

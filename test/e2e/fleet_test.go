@@ -80,7 +80,7 @@ func startFleet(t *testing.T, replicas int, changes ...func(*corev1.PodTemplateS
 	t.Helper()
 	f := &fleet{ns: namespace(t)}
 	applyKey(t, f.ns)
-	f.deployment = deployment(f.ns, app, int32(replicas), template(app, changes...)) //nolint:gosec // a handful
+	f.deployment = deployment(f.ns, app, int32(replicas), template(app, changes...))
 	must(t, cluster.client.Create(t.Context(), f.deployment))
 	must(t, cluster.client.Create(t.Context(), service(f.ns, app)))
 	awaitPods(t, f.ns, app, replicas)

@@ -129,7 +129,7 @@ func helm(ctx context.Context, args ...string) (string, error) { return run(ctx,
 // run runs a binary of this project's and returns what it printed.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(cluster.bin, name), args...) //nolint:gosec // a test
+	cmd := exec.CommandContext(ctx, filepath.Join(cluster.bin, name), args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return stdout.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, stderr.String())

@@ -34,7 +34,7 @@ check() {
 json() { check "$1" "$2" -H 'Content-Type: application/json' --data-binary "$3" "$url/mcp"; }
 call() { json "$1" "$2" "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":$3}"; }
 typed() { check "$1" "$2" -H "Content-Type: $3" --data-binary "$4" "$url/mcp"; }
-bytes() { printf "$2" >"$input"; check "$1" "$3" -H 'Content-Type: application/json' --data-binary "@$input" "$url/mcp"; }
+bytes() { printf %b "$2" >"$input"; check "$1" "$3" -H 'Content-Type: application/json' --data-binary "@$input" "$url/mcp"; }
 repeat() { head -c "$2" </dev/zero | tr '\0' "$1"; }
 
 # No JSON.
