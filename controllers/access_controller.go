@@ -78,7 +78,11 @@ const ownerGone = 2 * time.Second
 func (r *AccessReconciler) ensure(ctx context.Context, key *v1alpha1.RequestStateKey, should, is client.Object, same func(client.Object) bool) (again time.Duration, err error) {
 	err = r.Client.Get(ctx, client.ObjectKeyFromObject(should), is)
 	if apierrors.IsNotFound(err) {
-		if err = r.Client.Create(ctx, should); !apierrors.IsAlreadyExists(err) {
+		err = r.Client.Create(ctx, should)
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return 0, nil // nothing is to be had there any more, and nobody needs it
+		}
+		if !apierrors.IsAlreadyExists(err) {
 			return 0, err
 		}
 		// The cache is behind, or does not show it: only what carries our label is there.

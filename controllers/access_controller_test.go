@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,6 +80,22 @@ func TestAKeysPodsGetTheRightsThatTheyNeedAndNoMore(t *testing.T) {
 	reconcile()
 	if get(); len(role.Rules) != 2 || role.Labels[access.LabelManagedBy] != access.ManagedBy || len(binding.Subjects) != 1 {
 		t.Errorf("rules %+v, labels %v, subjects %+v", role.Rules, role.Labels, binding.Subjects)
+	}
+}
+
+func TestANamespaceThatIsBeingDeletedGetsNothingAndThatIsNoError(t *testing.T) {
+	w := newWorld(t)
+	w.createKey(nil)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.key.Namespace}}
+	if err := env.Client.Delete(t.Context(), ns); err != nil { // it stays, since nothing here finalizes it
+		t.Fatal(err)
+	}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "any"}}
+	if err := env.Client.Create(t.Context(), role); !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		t.Fatalf("the namespace is not being deleted: %v", err)
+	}
+	if result := accessOf(t, w)(); result != (ctrl.Result{}) {
+		t.Errorf("result %+v", result)
 	}
 }
 

@@ -38,6 +38,7 @@ type options struct {
 	healthAddress           string
 	leaderElect             bool
 	leaderElectionNamespace string
+	leaderElectionID        string
 	watchNamespaces         []string
 	kmsAllow                []string
 	kmsQPS                  float64
@@ -84,6 +85,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address on which /metrics is served; 0 turns it off")
 	f.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address on which /healthz and /readyz are served; 0 turns it off")
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "let one of several managers work at a time; a loser only stands by. Correctness does not depend on it")
+	f.StringVar(&o.leaderElectionID, "leader-election-id", "requeststate-manager", "name of the Lease; managers of the same name in the same namespace take turns")
 	f.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the Lease; default: the namespace of the pod")
 	f.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "NAMESPACE,NAMESPACE: the only namespaces to read and to write in; default: all. They must exist")
 	f.StringArrayVar(&o.kmsAllow, "kms-allow", nil, "NAMESPACE=ARN-GLOB: an AWS KMS key that RequestStateKeys of a namespace may use; repeatable; none: no limit")
@@ -149,7 +151,7 @@ func run(ctx context.Context, o options) error {
 		Metrics:                       server.Options{BindAddress: o.metricsAddress},
 		HealthProbeBindAddress:        o.healthAddress,
 		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              "manager.requeststate.dev",
+		LeaderElectionID:              o.leaderElectionID,
 		LeaderElectionNamespace:       o.leaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &grace,

@@ -30,17 +30,25 @@ type Probe struct {
 	Logger *slog.Logger
 }
 
+// soon is the time between two tries until the app has answered at all: a native sidecar starts before it.
+const soon = 2 * time.Second
+
 // Run tries until ctx ends, and calls tell with each change; the app counts as not exposed at first.
 func (p Probe) Run(ctx context.Context, tell func(exposed bool)) {
 	p.setDefaults()
-	exposed := false
+	exposed, met := false, false
 	for {
+		met = met || p.answers(ctx, p.Upstream) // before the other address, so that an app that starts just now is not taken for one on loopback only
 		if now := p.look(ctx, exposed); now != exposed && ctx.Err() == nil {
 			exposed = now
 			p.log(exposed)
 			tell(exposed)
 		}
-		wait := time.NewTimer(p.Every - p.Every/5 + rand.N(p.Every*2/5+1)) //nolint:gosec // not for secrecy
+		pause := min(soon, p.Every)
+		if met {
+			pause = p.Every - p.Every/5 + rand.N(p.Every*2/5+1) //nolint:gosec // not for secrecy
+		}
+		wait := time.NewTimer(pause)
 		select {
 		case <-wait.C:
 		case <-ctx.Done():

@@ -23,6 +23,12 @@ func (h *host) set(address string, open bool) {
 	h.open[address] = open
 }
 
+func (h *host) dialled() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.dials
+}
+
 func (h *host) dial(_ context.Context, _, address string) (net.Conn, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,11 +68,37 @@ func TestPitfall44AnAppThatCanBeReachedAroundTheSidecarIsNoticed(t *testing.T) {
 		expect("back on loopback only", false)
 		cancel()
 		synctest.Wait()
-		dials := h.dials
+		dials := h.dialled()
 		expect("ended")
-		if h.dials != dials {
+		if h.dialled() != dials {
 			t.Error("it dialled after its end")
 		}
+	})
+}
+
+func TestAnAppThatStartsAfterTheSidecarIsNoticedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const loopback, pod = "127.0.0.1:3000", "10.0.0.7:3000"
+		h := &host{open: map[string]bool{}}
+		told := make(chan bool)
+		ctx, cancel := context.WithCancel(t.Context())
+		go Probe{Upstream: loopback, Exposed: pod, Dial: h.dial}.Run(ctx, func(exposed bool) { told <- exposed })
+		time.Sleep(10 * time.Minute)
+		h.set(loopback, true)
+		h.set(pod, true)
+		start := time.Now()
+		if !<-told || time.Since(start) > 2*time.Second {
+			t.Errorf("noticed after %s", time.Since(start))
+		}
+		synctest.Wait()
+		before := h.dialled()
+		time.Sleep(10 * DefaultEvery)
+		synctest.Wait()
+		if n := h.dialled() - before; n > 13 {
+			t.Errorf("%d dials in 10 minutes: it goes on as fast", n)
+		}
+		cancel()
+		synctest.Wait()
 	})
 }
 

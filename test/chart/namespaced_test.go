@@ -85,7 +85,7 @@ func TestAManagerOfSomeNamespacesNeedsNoRightsElsewhere(t *testing.T) {
 		}
 	}
 	lease := &coordinationv1.Lease{}
-	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "manager.requeststate.dev"}, lease); err != nil {
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "some-manager"}, lease); err != nil {
 		t.Fatal(err)
 	}
 	if h := lease.Spec.HolderIdentity; h != nil && *h != "" {

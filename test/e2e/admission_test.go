@@ -98,7 +98,7 @@ func TestWithoutEnforcementAPodWithoutSidecarIsShownWithTheFix(t *testing.T) {
 		}
 		return nil
 	})
-	awaitEvent(t, f.ns, "RequestStateKey", keyName, "ConsumerUnregistered", "run no container "+sidecarName, "add the sidecar, or remove the label", app+"-")
+	awaitEvent(t, f.ns, "RequestStateKey", keyName, "ConsumerUnregistered", "run no container "+sidecarName, "kubectl rollout restart", app+"-")
 	restart(t, d)
 	awaitRollout(t, d)
 	running := awaitPods(t, f.ns, app, 1)
@@ -133,7 +133,6 @@ func anExposedAppIsNamed(t *testing.T) {
 	must(t, cluster.client.Create(t.Context(), barePod(f.ns, "closed", template("closed"))))
 	must(t, cluster.client.Create(t.Context(), barePod(f.ns, "open", template("open", listenOn(":3000")))))
 	pod, closed := awaitPods(t, f.ns, "open", 1)[0], awaitPods(t, f.ns, "closed", 1)[0]
-	// The sidecar looks before the app has started, and then once a minute.
 	must(t, await(t.Context(), 2*patience, "UpstreamExposed in the report", func(ctx context.Context) error {
 		r, err := report(ctx, &pod)
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // In each phase of a rotation, a sidecar, the leading manager and the API server die by SIGKILL. Each comes back, the rotation ends, and whoever survives serves all the while.
-func TestKillsInEachPhase(t *testing.T) {
+func TestPitfall34KillsInEachPhase(t *testing.T) {
 	f := startFleet(t, 3)
 	f.startClients(t)
 	p := f.startPuppet(t)
@@ -91,7 +91,7 @@ type holder struct {
 // leader returns which manager holds the Lease. Its identity begins with the name of its pod.
 func leader(ctx context.Context) (holder, error) {
 	lease := &coordinationv1.Lease{}
-	if err := cluster.client.Get(ctx, client.ObjectKey{Namespace: system, Name: "manager.requeststate.dev"}, lease); err != nil {
+	if err := cluster.client.Get(ctx, client.ObjectKey{Namespace: system, Name: "requeststate-manager"}, lease); err != nil {
 		return holder{}, err
 	}
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {

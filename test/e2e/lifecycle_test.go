@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,14 +14,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/requeststate/operator/api/v1alpha1"
 )
 
 // The namespace of a release that is gone, and of keys, can be deleted: nothing waits for a controller. Before that, servers go on with the ring that they hold.
-func TestUninstallAndDeletion(t *testing.T) {
+func TestPitfall20UninstallAndDeletion(t *testing.T) {
 	f := startFleet(t, 3)
 	f.startClients(t)
 	t.Cleanup(func() { // for the tests that follow
@@ -46,7 +49,7 @@ func TestUninstallAndDeletion(t *testing.T) {
 }
 
 // The release before this one had a CRD without a field of today's. Its upgrade brings the field, and is noticed by no client and no ring.
-func TestUpgradeFromThePreviousChart(t *testing.T) {
+func TestPitfall25UpgradeFromThePreviousChart(t *testing.T) {
 	const field = "exposed"
 	previous := filepath.Join(t.TempDir(), "previous")
 	must(t, os.CopyFS(previous, os.DirFS(cluster.chart)))
@@ -104,4 +107,52 @@ func hasConsumersField(t *testing.T, field string) bool {
 	_, found, err := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "status", "properties", "consumers", "properties", field)
 	must(t, err)
 	return found
+}
+
+// What GitOps applied stays as it was applied: after a rotation, nobody has written anything into the release's objects, the key's spec or the workload, so that a second
+// apply of the same changes nothing.
+func TestPitfall26NothingRewritesWhatWasApplied(t *testing.T) {
+	f := startFleet(t, 1)
+	manifest, err := helm(t.Context(), "get", "manifest", release, "--namespace", system)
+	must(t, err)
+	k, err := f.key(t.Context())
+	must(t, err)
+	key := &v1alpha1.RequestStateKey{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "RequestStateKey"}, Spec: k.Spec}
+	key.Name, key.Namespace = k.Name, k.Namespace
+	keyObject, err := runtime.DefaultUnstructuredConverter.ToUnstructured(key)
+	must(t, err)
+	delete(keyObject, "status")
+	objects := []*unstructured.Unstructured{{Object: keyObject}}
+	for document := range strings.SplitSeq(manifest, "\n---\n") {
+		object := &unstructured.Unstructured{}
+		must(t, yaml.Unmarshal([]byte(document), &object.Object))
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+	if len(objects) < 20 {
+		t.Fatalf("the release has %d objects", len(objects))
+	}
+	apply := func(o *unstructured.Unstructured) int64 {
+		t.Helper()
+		applied := o.DeepCopy()
+		must(t, cluster.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, client.FieldOwner("gitops")))
+		return applied.GetGeneration()
+	}
+	before := map[*unstructured.Unstructured]int64{}
+	for _, o := range objects {
+		before[o] = apply(o)
+	}
+	f.awaitRotated(t, f.rotate(t))
+	for _, o := range objects {
+		live := o.DeepCopy()
+		must(t, cluster.client.Get(t.Context(), client.ObjectKeyFromObject(o), live))
+		spec := func(u *unstructured.Unstructured) any { return []any{u.Object["spec"], u.Object["rules"], u.Object["subjects"], u.GetLabels()} }
+		was := spec(live)
+		after := apply(o)
+		must(t, cluster.client.Get(t.Context(), client.ObjectKeyFromObject(o), live))
+		if after != before[o] || !reflect.DeepEqual(was, spec(live)) {
+			t.Errorf("%s %s was rewritten: generation %d after %d", o.GetKind(), o.GetName(), after, before[o])
+		}
+	}
 }

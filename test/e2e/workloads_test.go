@@ -119,7 +119,7 @@ func aCodecServesTheAppsOfItsPod(t *testing.T) {
 		}
 		wantRounds(t, running, 3000)
 	})
-	t.Run("AJobCompletes", func(t *testing.T) {
+	t.Run("Pitfall28AJobCompletes", func(t *testing.T) {
 		t.Parallel()
 		f := newFleet(t)
 		p := template(app, codecMode)
@@ -147,7 +147,7 @@ func aCodecServesTheAppsOfItsPod(t *testing.T) {
 		}
 		wantSealed(t, &ended[0], "app")
 	})
-	t.Run("AnInitContainerOfTheAppSealsBeforeTheAppStarts", func(t *testing.T) {
+	t.Run("Pitfall29AnInitContainerOfTheAppSealsBeforeTheAppStarts", func(t *testing.T) {
 		t.Parallel()
 		f := newFleet(t)
 		p := template(app, codecMode)

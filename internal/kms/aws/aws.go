@@ -41,6 +41,7 @@ type Options struct {
 type Wrapper struct {
 	client   *awskms.Client
 	keyID    string
+	attempt  time.Duration
 	deadline time.Duration
 }
 
@@ -82,7 +83,7 @@ func New(cfg aws.Config, keyID, region string, o Options) (*Wrapper, error) {
 			opts.HTTPClient = c.WithTimeout(o.AttemptTimeout)
 		}
 	})
-	return &Wrapper{client: client, keyID: keyID, deadline: o.Deadline}, nil
+	return &Wrapper{client: client, keyID: keyID, attempt: o.AttemptTimeout, deadline: o.Deadline}, nil
 }
 
 // GenerateWrapped has KMS make a data key that never leaves it in plaintext:
@@ -95,13 +96,14 @@ func (w *Wrapper) GenerateWrapped(ctx context.Context, ec kms.EncryptionContext)
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.deadline)
 	defer cancel()
+	began := time.Now()
 	out, err := w.client.GenerateDataKeyWithoutPlaintext(ctx, &awskms.GenerateDataKeyWithoutPlaintextInput{
 		KeyId:             &w.keyID,
 		KeySpec:           types.DataKeySpecAes256,
 		EncryptionContext: ec.AWS(),
 	})
 	if err != nil {
-		return kms.Wrapped{}, classify(opGenerate, err)
+		return kms.Wrapped{}, w.failure(opGenerate, began, err)
 	}
 	arn := aws.ToString(out.KeyId)
 	if !isKeyARN(arn) || len(out.CiphertextBlob) == 0 || len(out.CiphertextBlob) > maxBlobSize {
@@ -127,13 +129,14 @@ func (w *Wrapper) Unwrap(ctx context.Context, wrapped kms.Wrapped, ec kms.Encryp
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.deadline)
 	defer cancel()
+	began := time.Now()
 	out, err := w.client.Decrypt(ctx, &awskms.DecryptInput{
 		KeyId:             &wrapped.ResolvedARN,
 		CiphertextBlob:    wrapped.Blob,
 		EncryptionContext: ec.AWS(),
 	})
 	if err != nil {
-		return envelope.DataKey{}, classify(opDecrypt, err)
+		return envelope.DataKey{}, w.failure(opDecrypt, began, err)
 	}
 	defer clear(out.Plaintext)
 	if aws.ToString(out.KeyId) != wrapped.ResolvedARN {
@@ -150,9 +153,10 @@ func (w *Wrapper) Unwrap(ctx context.Context, wrapped kms.Wrapped, ec kms.Encryp
 func (w *Wrapper) Status(ctx context.Context) (kms.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.deadline)
 	defer cancel()
+	began := time.Now()
 	out, err := w.client.DescribeKey(ctx, &awskms.DescribeKeyInput{KeyId: &w.keyID})
 	if err != nil {
-		return kms.Status{}, classify(opDescribe, err)
+		return kms.Status{}, w.failure(opDescribe, began, err)
 	}
 	switch k := out.KeyMetadata; {
 	case k == nil:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go"
@@ -56,6 +57,16 @@ var verdicts = map[string]verdict{
 	"IncorrectKey":      {kms.KeyOnly, remedyKeyOnly},
 }
 
+// failure turns an error of the SDK into a [kms.Error], given when the call began.
+func (w *Wrapper) failure(op string, began time.Time, err error) error {
+	// A connection that this side has closed while the answer was being read: since the time for
+	// an attempt was over, or since the peer had closed it just before.
+	if errors.Is(err, net.ErrClosed) && time.Since(began) >= w.attempt {
+		err = errors.Join(context.DeadlineExceeded, err)
+	}
+	return classify(op, err)
+}
+
 // classify turns an error of the SDK into a [kms.Error]. The service's message
 // goes into the chain only: it names the caller's role and account.
 func classify(op string, err error) error {
@@ -84,14 +95,12 @@ func classify(op string, err error) error {
 		return kms.NewError(v.class, op, clip(code), v.remedy, err)
 	case errors.As(err, &response) && response.HTTPStatusCode() >= 500:
 		return kms.NewError(kms.Retry, op, kms.CodeUnexpected, remedyWait, err)
-	// A connection that this side has closed: the time for an attempt was over while its
-	// answer was being read.
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout(), errors.Is(err, net.ErrClosed):
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		return kms.NewError(kms.Retry, op, kms.CodeTimeout, remedyNetwork, err)
 	case errors.Is(err, context.Canceled):
 		return kms.NewError(kms.Retry, op, "Canceled", "the request was given up", err)
 	// An answer that ends too early, which the SDK does not ask for again.
-	case errors.As(err, &sendErr), netErr != nil, errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.As(err, &sendErr), netErr != nil, errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return kms.NewError(kms.Retry, op, kms.CodeNetwork, remedyNetwork, err)
 	default:
 		// No credentials, no endpoint for the region, an answer that does not

@@ -1,7 +1,9 @@
 package aws
 
 import (
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,6 +27,18 @@ func TestAnAnswerThatIsCutOffIsTheNetworksFaultAndRetried(t *testing.T) {
 	_, err := mustNew(t, testConfig(srv.URL), testARN).GenerateWrapped(t.Context(), testContext)
 	if kms.ClassOf(err) != kms.Retry || kms.CodeOf(err) != kms.CodeNetwork {
 		t.Errorf("error %v of class %s", err, kms.ClassOf(err))
+	}
+}
+
+// Both close the connection under a reader, and so end in the same error.
+func TestAClosedConnectionIsATimeoutOnlyWhenTheTimeWasOver(t *testing.T) {
+	w := mustNew(t, testConfig("http://127.0.0.1:1"), testARN)
+	closed := fmt.Errorf("reading: %w", net.ErrClosed)
+	if err := w.failure(opGenerate, time.Now(), closed); kms.CodeOf(err) != kms.CodeNetwork || kms.ClassOf(err) != kms.Retry {
+		t.Errorf("at once: %v", err)
+	}
+	if err := w.failure(opGenerate, time.Now().Add(-w.attempt), closed); kms.CodeOf(err) != kms.CodeTimeout || kms.ClassOf(err) != kms.Retry {
+		t.Errorf("after the time: %v", err)
 	}
 }
 
