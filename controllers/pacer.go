@@ -7,14 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// consumersInterval is the least time between two writes of status for the sake of nothing but counts of consumers.
-const consumersInterval = 30 * time.Second
+const (
+	// consumersInterval is the least time between two writes of status for the sake of nothing but counts of consumers.
+	consumersInterval = 30 * time.Second
+	// consumersSettle is how long such a write waits for further changes, so that the first after a rollout counts all its pods and not the first.
+	consumersSettle = 2 * time.Second
+)
 
-// pacer remembers when the status of each key was last written, and when the KMS was last asked for it. It is only a brake: after a restart it is empty, which costs
+// pacer remembers when the counts of each key were last written, and when the KMS was last asked for it. It is only a brake: after a restart it is empty, which costs
 // one write more, and for the KMS counts from the restart. Its zero value is ready for use, and it is safe for concurrent use.
 type pacer struct {
 	mu      sync.Mutex
-	last    map[types.NamespacedName]time.Time
+	counts  map[types.NamespacedName]time.Time // when nothing but counts was last written
+	differs map[types.NamespacedName]time.Time // since when counts are to be written
 	kms     map[types.NamespacedName]time.Time
 	started time.Time
 }
@@ -42,31 +47,50 @@ func (p *pacer) askedKMS(name types.NamespacedName, now time.Time) {
 	p.kms[name] = now
 }
 
-// wait returns how long a write for the sake of nothing but counts has yet to wait.
+// wait returns how long a write for the sake of nothing but counts has yet to wait. A clock that went back makes nothing wait longer.
 func (p *pacer) wait(name types.NamespacedName, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last, ok := p.last[name]
-	if elapsed := now.Sub(last); ok && elapsed >= 0 && elapsed < consumersInterval {
-		return consumersInterval - elapsed
+	if p.differs == nil {
+		p.differs = make(map[types.NamespacedName]time.Time)
 	}
-	return 0
+	since, ok := p.differs[name]
+	if !ok {
+		since = now
+		p.differs[name] = now
+	}
+	left := consumersSettle - now.Sub(since)
+	if last, ok := p.counts[name]; ok && !now.Before(last) {
+		left = max(left, consumersInterval-now.Sub(last))
+	}
+	if left < 0 || now.Before(since) {
+		return 0
+	}
+	return left
 }
 
-// wrote notes a write.
-func (p *pacer) wrote(name types.NamespacedName, now time.Time) {
+// settled notes that what is stored is what there is.
+func (p *pacer) settled(name types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.last == nil {
-		p.last = make(map[types.NamespacedName]time.Time)
+	delete(p.differs, name)
+}
+
+// wroteCounts notes a write of nothing but counts.
+func (p *pacer) wroteCounts(name types.NamespacedName, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.counts == nil {
+		p.counts = make(map[types.NamespacedName]time.Time)
 	}
-	p.last[name] = now
+	p.counts[name] = now
 }
 
 // forget drops what is known of a deleted key.
 func (p *pacer) forget(name types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.last, name)
+	delete(p.counts, name)
+	delete(p.differs, name)
 	delete(p.kms, name)
 }

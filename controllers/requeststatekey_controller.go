@@ -97,11 +97,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // write stores a status, if it differs from the one that was observed, under the resourceVersion of the observed object. wait is how long a difference in
 // nothing but the counts of consumers has yet to wait.
 func (r *Reconciler) write(ctx context.Context, o rotation.Observation, status *v1alpha1.RequestStateKeyStatus) (written bool, wait time.Duration, err error) {
+	name := client.ObjectKeyFromObject(o.Key)
 	if equality.Semantic.DeepEqual(&o.Key.Status, status) {
+		r.pace.settled(name)
 		return false, 0, nil
 	}
-	name := client.ObjectKeyFromObject(o.Key)
-	if rotation.OnlyConsumersDiffer(&o.Key.Status, status) {
+	onlyCounts := rotation.OnlyConsumersDiffer(&o.Key.Status, status)
+	if onlyCounts {
 		if wait := r.pace.wait(name, o.Now); wait > 0 {
 			return false, wait, nil
 		}
@@ -111,7 +113,10 @@ func (r *Reconciler) write(ctx context.Context, o rotation.Observation, status *
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return false, 0, err
 	}
-	r.pace.wrote(name, o.Now)
+	r.pace.settled(name)
+	if onlyCounts {
+		r.pace.wroteCounts(name, o.Now)
+	}
 	return true, 0, nil
 }
 

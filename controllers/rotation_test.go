@@ -320,8 +320,12 @@ func TestKMSDownAtBootstrapIsAConditionAndRecoversByItself(t *testing.T) {
 func TestPitfall17InTheSteadyStateTheResourceVersionDoesNotMove(t *testing.T) {
 	w, r := settled(t)
 	w.report(w.startPods("a")...)
+	w.settle(r) // sees the report
 	w.sleep(time.Minute)
-	before := w.settle(r)
+	before := w.settle(r) // and writes the count
+	if before.Status.Consumers.Current != 1 {
+		t.Fatalf("consumers %+v", before.Status.Consumers)
+	}
 	for range 100 {
 		w.sleep(time.Second)
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: w.key}); err != nil {
@@ -433,6 +437,7 @@ func TestPitfall44AnExposedAppIsShownAndHoldsUpNothing(t *testing.T) {
 	if err := c.Update(t.Context(), report); err != nil {
 		t.Fatal(err)
 	}
+	w.settle(r)
 	w.sleep(time.Minute) // counts alone are not written at once
 	if got := w.settle(r).Status.Consumers; got.Exposed != 1 || got.Current != 1 || got.Registered != 1 {
 		t.Fatalf("consumers %+v", got)
