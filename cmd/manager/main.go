@@ -25,6 +25,7 @@ import (
 	"github.com/requeststate/operator/internal/kms"
 	"github.com/requeststate/operator/internal/kms/provider"
 	"github.com/requeststate/operator/internal/nodump"
+	_ "github.com/requeststate/operator/internal/roots"
 )
 
 // version is set when the binary is linked.

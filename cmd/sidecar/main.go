@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/requeststate/operator/internal/nodump"
+	_ "github.com/requeststate/operator/internal/roots"
 )
 
 // version is set when the binary is linked.

@@ -1,9 +1,10 @@
-package main
+package roots
 
 import (
 	"crypto/x509"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
@@ -37,5 +38,17 @@ func TestPublicAuthoritiesAreTrustedWhereTheSystemHasNone(t *testing.T) {
 	}
 	if !found {
 		t.Error("AWS's own authority is not among the roots")
+	}
+}
+
+func TestEachCommandThatSpeaksToThemTrustsThem(t *testing.T) {
+	for _, command := range []string{"manager", "sidecar"} {
+		deps, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "github.com/requeststate/operator/cmd/"+command).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(deps), "github.com/requeststate/operator/internal/roots\n") {
+			t.Errorf("%s does not import this package", command)
+		}
 	}
 }
