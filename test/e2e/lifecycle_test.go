@@ -147,7 +147,9 @@ func TestPitfall26NothingRewritesWhatWasApplied(t *testing.T) {
 	for _, o := range objects {
 		live := o.DeepCopy()
 		must(t, cluster.client.Get(t.Context(), client.ObjectKeyFromObject(o), live))
-		spec := func(u *unstructured.Unstructured) any { return []any{u.Object["spec"], u.Object["rules"], u.Object["subjects"], u.GetLabels()} }
+		spec := func(u *unstructured.Unstructured) any {
+			return []any{u.Object["spec"], u.Object["rules"], u.Object["subjects"], u.GetLabels()}
+		}
 		was := spec(live)
 		after := apply(o)
 		must(t, cluster.client.Get(t.Context(), client.ObjectKeyFromObject(o), live))
