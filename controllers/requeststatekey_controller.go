@@ -108,12 +108,12 @@ func (r *Reconciler) write(ctx context.Context, o rotation.Observation, status *
 			return false, wait, nil
 		}
 	}
+	r.pace.settled(name) // also if it fails: what a conflict leaves to be written is another difference
 	updated := o.Key.DeepCopy()
 	updated.Status = *status
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return false, 0, err
 	}
-	r.pace.settled(name)
 	if onlyCounts {
 		r.pace.wroteCounts(name, o.Now)
 	}

@@ -8,14 +8,27 @@ pki=$inside/pki
 
 mount --make-rprivate /
 # /sys of this network namespace, with the hierarchies of cgroups rooted at our own cgroup.
+unified && v2=yes
 mount -t sysfs sysfs /sys
-mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
-for c in cpu cpuacct cpuset memory devices freezer blkio pids; do
-  mkdir -p /sys/fs/cgroup/$c
-  mount -t cgroup -o $c $c /sys/fs/cgroup/$c
-done
-mkdir -p /sys/fs/cgroup/systemd
-mount -t cgroup -o none,name=systemd systemd /sys/fs/cgroup/systemd
+if [ "${v2:-}" = yes ]; then
+  mount -t cgroup2 cgroup2 /sys/fs/cgroup
+  # Controllers can be handed to folders below only when no process is left at the top.
+  mkdir -p /sys/fs/cgroup/init
+  for _ in $(seq 100); do
+    while read -r pid; do echo "$pid" >/sys/fs/cgroup/init/cgroup.procs; done </sys/fs/cgroup/cgroup.procs 2>/dev/null
+    sed 's/[^ ]*/+&/g' /sys/fs/cgroup/cgroup.controllers >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null && break
+    sleep 0.05
+  done
+  echo "cgroup controllers: $(cat /sys/fs/cgroup/cgroup.subtree_control)"
+else
+  mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
+  for c in cpu cpuacct cpuset memory devices freezer blkio pids; do
+    mkdir -p /sys/fs/cgroup/$c
+    mount -t cgroup -o $c $c /sys/fs/cgroup/$c
+  done
+  mkdir -p /sys/fs/cgroup/systemd
+  mount -t cgroup -o none,name=systemd systemd /sys/fs/cgroup/systemd
+fi
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/lock /run/netns $inside
 mount --bind "$state" $inside

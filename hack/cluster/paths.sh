@@ -19,8 +19,16 @@ node_pid() {
   echo "$pid"
 }
 
-# cgroup_folders prints the folder of the cluster's cgroup in each hierarchy of this process.
+# unified is whether cgroups are of version 2.
+unified() { [ -e /sys/fs/cgroup/cgroup.controllers ]; }
+
+# cgroup_folders prints the folder of the cluster's cgroup: with version 2 one at the top, since processes live only where there are no folders below; with version 1 one in
+# each hierarchy, below that of this process.
 cgroup_folders() {
+  if unified; then
+    echo "/sys/fs/cgroup/$cgroup"
+    return
+  fi
   local controllers path rest
   while IFS=: read -r rest controllers path; do
     [ -n "$controllers" ] || continue # the unified hierarchy, without controllers where version 1 is in use

@@ -57,7 +57,7 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, body []byte, d de
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = w.Write([]byte("<html><body><h1>503 Service Temporarily Unavailable</h1></body></html>"))
 	case Hang:
-		if d.wait(r) {
+		if p.wait(d, r) {
 			p.pass(w, r, body)
 		}
 	case Reset:
@@ -76,11 +76,16 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, body []byte, d de
 }
 
 // wait waits until what hangs is let go; false if the client has gone.
-func (d decision) wait(r *http.Request) bool {
+func (p *Proxy) wait(d decision, r *http.Request) bool {
 	select {
 	case <-d.released:
 		return true
 	case <-r.Context().Done():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.left++
+		close(p.came)
+		p.came = make(chan struct{})
 		return false
 	}
 }
@@ -116,7 +121,7 @@ func (p *Proxy) half(w http.ResponseWriter, r *http.Request, body []byte, d deci
 		panic(http.ErrAbortHandler)
 	case SlowBody:
 		_ = http.NewResponseController(w).Flush()
-		if d.wait(r) {
+		if p.wait(d, r) {
 			_, _ = w.Write(answer[n:])
 		}
 	}

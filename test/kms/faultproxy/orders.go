@@ -104,11 +104,24 @@ func (p *Proxy) Calls() []Call {
 // Await waits until there have been n calls of op, or of any operation for
 // [AnyOp]. It returns ctx's error if that ends first.
 func (p *Proxy) Await(ctx context.Context, op string, n int) error {
+	return p.await(ctx, func() bool { return p.Count(op) >= n })
+}
+
+// AwaitLeft waits until n calls that hung have been given up because their clients left. It returns ctx's error if that ends first.
+func (p *Proxy) AwaitLeft(ctx context.Context, n int) error {
+	return p.await(ctx, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.left >= n
+	})
+}
+
+func (p *Proxy) await(ctx context.Context, done func() bool) error {
 	for {
 		p.mu.Lock()
 		came := p.came
 		p.mu.Unlock()
-		if p.Count(op) >= n {
+		if done() {
 			return nil
 		}
 		select {

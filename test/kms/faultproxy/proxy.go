@@ -31,7 +31,8 @@ type Proxy struct {
 	stale    int             // DisableKey takes effect after so many calls; negative: at once
 	withheld []*withheldCall // that were acknowledged and not forwarded
 	released chan struct{}   // closed when what hangs is let go
-	came     chan struct{}   // closed when a call comes
+	came     chan struct{}   // closed when a call comes, or one whose client has left is given up
+	left     int             // calls that hung until their clients left
 }
 
 // Start starts a proxy in front of the KMS at upstream, an http URL. It panics

@@ -178,6 +178,9 @@ func TestAClientThatLeavesOrACloseEndsWhatHangs(t *testing.T) {
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
+	if err := p.AwaitLeft(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
