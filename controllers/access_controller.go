@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,11 +111,11 @@ func (r *AccessReconciler) ensure(ctx context.Context, key *v1alpha1.RequestStat
 }
 
 // conflictRetry is when to look again whether somebody has removed what is in the way.
-const conflictRetry = 5 * time.Minute
+const conflictRetry = 30 * time.Second
 
 func (r *AccessReconciler) conflict(key *v1alpha1.RequestStateKey, o client.Object) {
 	r.Recorder.Eventf(key, nil, corev1.EventTypeWarning, eventAccessConflict, "Grant",
-		"a %T named %s is there and does not belong to this key, so its pods may lack the right to read it: remove or rename that object", o, o.GetName())
+		"a %s named %s is there and does not belong to this key, so its pods may lack the right to read it: remove or rename that object", strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), o.GetName())
 }
 
 // tellStrangers says to pods with the label whose service account the key does not name what keeps them out.

@@ -70,7 +70,7 @@ func (r *Reconciler) tell(ctx context.Context, key *v1alpha1.RequestStateKey, af
 // unregistered says that pods with the label run no sidecar, when there are more of them than before.
 func (r *Reconciler) unregistered(key *v1alpha1.RequestStateKey, after *v1alpha1.RequestStateKeyStatus, c rotation.Census) {
 	if n := increased(key, after, func(c *v1alpha1.Consumers) int32 { return c.Unregistered }); n > 0 {
-		r.event(key, corev1.EventTypeWarning, eventUnregistered, fmt.Sprintf("%d pods carry the label %s but run no container %s, so they neither hold the ring nor hold up a rotation: replace them (kubectl rollout restart), so that injection adds it, add it by hand, or remove the label: %s",
+		r.event(key, corev1.EventTypeWarning, eventUnregistered, fmt.Sprintf("%d pods carry the label %s but run no container %s, so they neither hold the ring nor hold up a rotation: replace them (kubectl rollout restart), so that injection adds it, add it by hand, or remove the label (pods that are annotated requeststate.dev/mode: none stay without): %s",
 			n, v1alpha1.LabelKey, v1alpha1.SidecarContainerName, some(c.Unregistered)))
 	}
 }

@@ -30,6 +30,12 @@ else
   mount -t cgroup -o none,name=systemd systemd /sys/fs/cgroup/systemd
 fi
 mount -t tmpfs -o mode=755 tmpfs /run
+# Components have paths here that no flag moves, such as /var/lib/kubelet/device-plugins and /var/lib/cni: they get folders of their own, not the machine's.
+mkdir -p /run/own/lib /run/own/log
+cp -a /etc /run/own/etc
+mount --bind /run/own/etc /etc
+mount --bind /run/own/lib /var/lib
+mount --bind /run/own/log /var/log
 mkdir -p /run/lock /run/netns $inside
 mount --bind "$state" $inside
 mkdir -p /run/cni $inside/cni

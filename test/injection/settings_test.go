@@ -84,9 +84,23 @@ func TestMalformedAnnotationsAreRefusedInWords(t *testing.T) {
 	}
 }
 
+func unknown(annotation string) string {
+	return "annotation requeststate.dev/" + annotation + " is none of injection's, which are requeststate.dev/mode, upstream-port, resources and log-level: correct or remove it"
+}
+
+// A misspelt one would be ignored, and the pod be ready and serve nothing.
+func TestAnnotationsThatInjectionDoesNotKnowAreRefused(t *testing.T) {
+	ns := namespace(t, injection, settings, required)
+	for _, annotation := range []string{"upstreamport", "upstream-Port", "port", "rotate-at", "key"} {
+		wantDenied(t, dryRun(t, pod(ns, annotated("requeststate.dev/"+annotation, "3000"))), "requeststate-sidecar-settings", unknown(annotation))
+	}
+	admit(t, pod(ns, annotated("requeststate.dev/upstream-port", "3000", "requeststate.dev/mode", "proxy", "requeststate.dev/resources", "cpu=1", "requeststate.dev/log-level", "info")))
+}
+
 func TestTheImageIsNotThePodsChoice(t *testing.T) {
 	ns := namespace(t, injection, settings, required)
-	p := admit(t, pod(ns, annotated("requeststate.dev/image", "evil:1", "requeststate.dev/sidecar-image", "evil:2")))
+	wantDenied(t, dryRun(t, pod(ns, annotated("requeststate.dev/image", "evil:1"))), "requeststate-sidecar-settings", unknown("image"))
+	p := admit(t, pod(ns, annotated("requeststate.dev.example/image", "evil:1", "example/requeststate.dev", "evil:2")))
 	if image := sidecar(t, p).Image; image != "requeststate-sidecar:dev" {
 		t.Errorf("image %q", image)
 	}
