@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -95,13 +97,13 @@ func initKey(o initOptions, stdout, stderr io.Writer) error {
 	var out strings.Builder
 	switch {
 	case id == nil:
-		out.WriteString("# The pods need the identity of a recipient below in the Secret " + secretName(o.name) + ".\n")
+		out.WriteString("# The pods need the identity of a recipient below in the Secret " + secretName(o.name, o.recipients) + ".\n")
 	case o.identityOut != "":
 		if err := writeIdentity(o.identityOut, id.file); err != nil {
 			return err
 		}
-		out.WriteString("# In a cluster the pods need the identity in the Secret " + secretName(o.name) + ":\n" +
-			"#   kubectl create secret generic " + secretName(o.name) + " --from-file=" + v1alpha1.DefaultIdentityKey + "=IDENTITY-FILE\n")
+		out.WriteString("# In a cluster the pods need the identity in the Secret " + secretName(o.name, o.recipients) + ":\n" +
+			"#   kubectl create secret generic " + secretName(o.name, o.recipients) + " --from-file=" + v1alpha1.DefaultIdentityKey + "=IDENTITY-FILE\n")
 	default:
 		if err := writeDocument(&out, newSecret(o, id)); err != nil {
 			return err
@@ -116,7 +118,14 @@ func initKey(o initOptions, stdout, stderr io.Writer) error {
 	return err
 }
 
-func secretName(keyName string) string { return keyName + "-age" }
+// secretName returns the name of the Secret for the identity of the first
+// recipient. It depends on that recipient, so that a RequestStateKey never
+// refers to a Secret that an earlier run has left: its pods would get an
+// identity that opens nothing. At most 63+5+8 characters.
+func secretName(keyName string, recipients []string) string {
+	sum := sha256.Sum256([]byte(recipients[0])) // of public text
+	return keyName + "-age-" + hex.EncodeToString(sum[:4])
+}
 
 // An identity is a fresh age identity.
 type identity struct {
@@ -167,7 +176,7 @@ func writeIdentity(path, content string) error {
 func newSecret(o initOptions, id *identity) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: secretName(o.name), Namespace: o.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: secretName(o.name, o.recipients), Namespace: o.namespace},
 		Type:       corev1.SecretTypeOpaque,
 		StringData: map[string]string{v1alpha1.DefaultIdentityKey: id.file},
 	}

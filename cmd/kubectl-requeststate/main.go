@@ -20,8 +20,13 @@ const usage = `Usage:
 Prints YAML for kubectl create -f -: a Secret with a fresh age identity, and the
 RequestStateKey that wraps its data keys for that identity.
 
-Use create, not apply: a second run makes a second identity, which must not take
-the place of the first, or no new pod can open what was wrapped for that.
+The Secret's name ends in a digest of the recipient, as in deployer-age-1f0a9c3d,
+so that what one run prints belongs together. To read it from the cluster:
+  kubectl get rsk NAME -o jsonpath='{.spec.kms.age.identitySecret.name}'
+
+Use create, not apply: a second run makes a second identity, and the key that
+exists must go on with the first. If create refuses the RequestStateKey because
+it exists, the Secret of that run is of no use: delete it.
 
 With --with-ring the RequestStateKey also holds a ring with one wrapped key, so
 that "sidecar --key-file" runs on it without a cluster. (kubectl apply ignores

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/requeststate/operator/api/v1alpha1"
@@ -152,6 +153,48 @@ func TestInitForACluster(t *testing.T) {
 	}
 }
 
+// A Secret of an earlier run stays when kubectl create refuses it, and the key of
+// this run is made beside it. Of one name, the pods would get an identity that
+// opens nothing.
+func TestTheSecretOfOneRunIsNeverTakenForThatOfAnother(t *testing.T) {
+	name := strings.Repeat("a", 63) // the longest
+	_, out, _ := call(t, "init", name)
+	one, oneKey := documents(t, out)
+	_, out, _ = call(t, "init", name)
+	two, twoKey := documents(t, out)
+	if one.Name == two.Name {
+		t.Errorf("two identities in Secrets of one name, %s", one.Name)
+	}
+	for secret, key := range map[*corev1.Secret]*v1alpha1.RequestStateKey{one: oneKey, two: twoKey} {
+		if ref := key.Spec.KMS.Age.IdentitySecret.Name; ref != secret.Name {
+			t.Errorf("the key refers to %s, the secret is %s", ref, secret.Name)
+		}
+		if problems := validation.IsDNS1123Subdomain(secret.Name); len(problems) > 0 {
+			t.Errorf("%s: %v", secret.Name, problems)
+		}
+	}
+
+	// The same recipient has the same Secret, also where the identity is not printed.
+	recipient := oneKey.Spec.KMS.Age.Recipients[0]
+	_, out, _ = call(t, "init", name, "--recipient", recipient)
+	if _, key := documents(t, out); key.Spec.KMS.Age.IdentitySecret.Name != one.Name || !strings.Contains(out, "in the Secret "+one.Name+".") {
+		t.Errorf("the identity of %s is said to be elsewhere than in %s:\n%s", recipient, one.Name, out)
+	}
+	path := filepath.Join(t.TempDir(), "identity.txt")
+	_, out, _ = call(t, "init", name, "--identity-out", path)
+	if _, key := documents(t, out); !strings.Contains(out, "create secret generic "+key.Spec.KMS.Age.IdentitySecret.Name+" ") {
+		t.Errorf("the command makes another Secret than the key refers to:\n%s", out)
+	}
+}
+
+func TestTheSecretsNameIsTheKeysAndTheFirstRecipients(t *testing.T) {
+	// printf %s RECIPIENT | sha256sum
+	const recipient, want = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p", "deployer-age-cf7e5682"
+	if got := secretName("deployer", []string{recipient, "age1x"}); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestInitWithRing(t *testing.T) {
 	for name, c := range map[string]struct {
 		args                []string
@@ -271,7 +314,7 @@ func TestUsageErrors(t *testing.T) {
 			t.Errorf("%q: %s", name, errs)
 		}
 	}
-	if code, out, _ := call(t, "--help"); code != exitOK || !strings.Contains(out, "--with-ring") {
+	if code, out, _ := call(t, "--help"); code != exitOK || !strings.Contains(out, "--with-ring") || !strings.Contains(out, "identitySecret.name") {
 		t.Errorf("help: code %d", code)
 	}
 }

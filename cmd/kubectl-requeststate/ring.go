@@ -37,7 +37,7 @@ func newKey(o initOptions) *v1alpha1.RequestStateKey {
 			ServiceAccountNames: []string{"default"},
 		},
 	}
-	key.Spec.KMS.Age.IdentitySecret = &v1alpha1.SecretKeyReference{Name: secretName(o.name), Key: v1alpha1.DefaultIdentityKey}
+	key.Spec.KMS.Age.IdentitySecret = &v1alpha1.SecretKeyReference{Name: secretName(o.name, o.recipients), Key: v1alpha1.DefaultIdentityKey}
 	if o.audienceSet {
 		key.Spec.Audience = &o.audience
 	}

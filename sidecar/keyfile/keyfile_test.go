@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	secretText = "apiVersion: v1\nkind: Secret\nmetadata: {name: deployer-age}\nstringData: {identity.txt: AGE-SECRET-KEY-1X}\n"
+	secretText = "apiVersion: v1\nkind: Secret\nmetadata: {name: deployer-age-1f0a9c3d}\nstringData: {identity.txt: AGE-SECRET-KEY-1X}\n"
 	idA        = "000000000000000a"
 	idB        = "000000000000000b"
 )

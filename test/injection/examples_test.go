@@ -53,7 +53,7 @@ func TestTheExamplesAreWhatInjectionMakes(t *testing.T) {
 	namespace(t, injection, settings, required)
 	withIdentity := env.Namespace(t).Name
 	restrict(t, withIdentity)
-	createKey(t, withIdentity, "deployer", &v1alpha1.SecretKeyReference{Name: "deployer-age"})
+	createKey(t, withIdentity, "deployer", &v1alpha1.SecretKeyReference{Name: "deployer-age-1f0a9c3d"})
 	awaitInjection(t, withIdentity, "deployer")
 	for _, path := range []string{"examples/by-hand/proxy.yaml", "examples/by-hand/codec.yaml"} {
 		hand := exampleTemplate(t, path, withIdentity)
