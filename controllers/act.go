@@ -57,36 +57,47 @@ func (r *Reconciler) consult(ctx context.Context, o *rotation.Observation, d *ro
 
 // wrap lets the KMS make and wrap a data key under a fresh id. What is not stored afterwards leaves nothing behind.
 func (r *Reconciler) wrap(ctx context.Context, key *v1alpha1.RequestStateKey) (*rotation.FreshKey, error) {
-	service := serviceOf(&key.Spec.KMS)
-	if !r.outages.begin(service, r.Now()) {
-		return nil, errOutage
+	ctx, cancel := context.WithTimeout(ctx, kmsDeadline)
+	defer cancel()
+	// What is refused without asking the KMS is so in an outage, too, and says nothing of whether the KMS answers.
+	wrapper, err := r.wrapper(ctx, key)
+	if err != nil {
+		measureKMS(opGenerate, err, 0)
+		logNotWrapped(ctx, err)
+		return nil, err
 	}
-	fresh, err := r.wrapNow(ctx, key)
+	service := serviceOf(&key.Spec.KMS)
+	if err := r.outages.begin(service, r.Now()); err != nil {
+		return nil, err
+	}
+	if r.KMSLimit != nil {
+		if err := r.KMSLimit.Wait(ctx); err != nil {
+			// The outage is left as it is: nobody was asked.
+			return nil, kms.NewError(kms.Retry, "wait for a turn at the KMS", kms.CodeTimeout, "too many keys ask at once: raise --kms-qps if the KMS allows more", err)
+		}
+	}
+	fresh, err := r.wrapNow(ctx, key, wrapper)
 	r.outages.end(service, err, r.Now())
 	return fresh, err
 }
 
-var errOutage = kms.NewError(kms.Retry, "ask the KMS", kms.CodeOutage, "it did not answer another request a moment ago: it is asked again soon", nil)
-
-func (r *Reconciler) wrapNow(ctx context.Context, key *v1alpha1.RequestStateKey) (*rotation.FreshKey, error) {
-	ctx, cancel := context.WithTimeout(ctx, kmsDeadline)
-	defer cancel()
-	id := envelope.NewKeyID().String()
-	if r.KMSLimit != nil {
-		if err := r.KMSLimit.Wait(ctx); err != nil {
-			return nil, kms.NewError(kms.Retry, "wait for a turn at the KMS", kms.CodeTimeout, "too many keys ask at once: raise --kms-qps if the KMS allows more", err)
+// wrapper returns the Wrapper for a key's KMS, or why it is not to be asked. It asks nobody.
+func (r *Reconciler) wrapper(ctx context.Context, key *v1alpha1.RequestStateKey) (kms.Wrapper, error) {
+	if r.Refuses != nil {
+		if err := r.Refuses(key.Namespace, &key.Spec.KMS); err != nil {
+			return nil, err
 		}
 	}
+	return r.Wrappers(ctx, key.Spec.KMS)
+}
+
+func (r *Reconciler) wrapNow(ctx context.Context, key *v1alpha1.RequestStateKey, wrapper kms.Wrapper) (*rotation.FreshKey, error) {
+	id := envelope.NewKeyID().String()
 	start := r.Now()
-	wrapper, err := r.Wrappers(ctx, key.Spec.KMS)
-	var wrapped kms.Wrapped
-	if err == nil {
-		wrapped, err = wrapper.GenerateWrapped(ctx, kms.EncryptionContext{Namespace: key.Namespace, Name: key.Name, KeyID: id})
-	}
+	wrapped, err := wrapper.GenerateWrapped(ctx, kms.EncryptionContext{Namespace: key.Namespace, Name: key.Name, KeyID: id})
 	measureKMS(opGenerate, err, r.Now().Sub(start))
 	if err != nil {
-		// What the service itself said stands in the wrapped error: for this log, and for nobody's status.
-		log.FromContext(ctx).Info("the KMS did not wrap a key", "code", kms.CodeOf(err), "cause", fmt.Sprint(errors.Unwrap(err)))
+		logNotWrapped(ctx, err)
 		return nil, err
 	}
 	return &rotation.FreshKey{
@@ -96,4 +107,9 @@ func (r *Reconciler) wrapNow(ctx context.Context, key *v1alpha1.RequestStateKey)
 		ResolvedARN: wrapped.ResolvedARN,
 		KMS:         *key.Spec.KMS.DeepCopy(),
 	}, nil
+}
+
+// logNotWrapped logs what the service itself said, which stands in the wrapped error: it is for this log, and for nobody's status.
+func logNotWrapped(ctx context.Context, err error) {
+	log.FromContext(ctx).Info("the KMS did not wrap a key", "code", kms.CodeOf(err), "cause", fmt.Sprint(errors.Unwrap(err)))
 }

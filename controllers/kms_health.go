@@ -25,10 +25,6 @@ const (
 	healthAtOnce = 2
 	// healthForget is how long what nobody looks at is remembered.
 	healthForget = time.Hour
-
-	// outageProbe is how long a KMS that did not answer is left alone. Each question to one that hangs would otherwise hold up a worker, and with it the
-	// rotations of keys that have nothing to do with that KMS.
-	outageProbe = 10 * time.Second
 )
 
 // A KMSHealth asks, in the background, whether the keys with which data keys are wrapped can still be used: one that was disabled, or is to be deleted, is to be
@@ -160,51 +156,4 @@ func stanzaName(stanza *v1alpha1.KMSSpec) string {
 		return "" // it came from JSON
 	}
 	return string(text)
-}
-
-// outages remember which KMS did not answer of late. The zero value is ready for use, and it is safe for concurrent use.
-type outages struct {
-	mu    sync.Mutex
-	until map[string]time.Time
-}
-
-// begin tells whether a KMS is to be asked now: not if it failed to answer a moment ago, but for one question when that moment is over.
-func (o *outages) begin(service string, now time.Time) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	until, down := o.until[service]
-	if !down {
-		return true // "" is never down
-	}
-	if now.Before(until) {
-		return false
-	}
-	o.until[service] = now.Add(kmsDeadline) // nobody else until this one has its answer
-	return true
-}
-
-// end notes what became of a question.
-func (o *outages) end(service string, err error, now time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch code := kms.CodeOf(err); {
-	case service != "" && (code == kms.CodeTimeout || code == kms.CodeNetwork):
-		if o.until == nil {
-			o.until = map[string]time.Time{}
-		}
-		o.until[service] = now.Add(outageProbe)
-	default:
-		delete(o.until, service)
-	}
-}
-
-// serviceOf names what fails together: AWS KMS of one region. A provider that asks nobody has none.
-func serviceOf(stanza *v1alpha1.KMSSpec) string {
-	if stanza.AWS == nil {
-		return ""
-	}
-	if parts := strings.SplitN(stanza.AWS.KeyID, ":", 5); len(parts) == 5 && parts[0] == "arn" {
-		return "aws " + parts[3]
-	}
-	return "aws " + stanza.AWS.Region
 }

@@ -2,12 +2,14 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/requeststate/operator/api/v1alpha1"
@@ -186,7 +188,7 @@ func TestAKMSThatDoesNotAnswerIsLeftAloneForAWhile(t *testing.T) {
 		{0, true, throttled}, {0, true, timeout}, {time.Second, false, nil}, {outageProbe, true, timeout}, {time.Second, false, nil}, {outageProbe, true, nil}, {0, true, nil},
 	} {
 		now = now.Add(step.after)
-		if got := o.begin("aws eu-west-1", now); got != step.begin {
+		if got := o.begin("aws eu-west-1", now) == nil; got != step.begin {
 			t.Errorf("step %d: %t", i, got)
 		} else if got {
 			o.end("aws eu-west-1", step.err, now)
@@ -194,10 +196,10 @@ func TestAKMSThatDoesNotAnswerIsLeftAloneForAWhile(t *testing.T) {
 	}
 	o.end("aws eu-west-1", timeout, now)
 	now = now.Add(outageProbe)
-	if !o.begin("aws eu-west-1", now) || o.begin("aws eu-west-1", now) {
+	if o.begin("aws eu-west-1", now) != nil || o.begin("aws eu-west-1", now) == nil {
 		t.Error("one question finds out, not two")
 	}
-	if o.end("", timeout, now); !o.begin("aws us-east-1", now) || !o.begin("", now) {
+	if o.end("", timeout, now); o.begin("aws us-east-1", now) != nil || o.begin("", now) != nil {
 		t.Error("another service is another matter")
 	}
 	for want, stanza := range map[string]v1alpha1.KMSSpec{
@@ -207,6 +209,87 @@ func TestAKMSThatDoesNotAnswerIsLeftAloneForAWhile(t *testing.T) {
 		if got := serviceOf(&stanza); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// asks returns a Reconciler whose every request goes to a scripted KMS, and a function that has it wrap a data key in a namespace.
+func asks(k *scriptedKMS, now func() time.Time) (*Reconciler, func(t *testing.T, namespace string, stanza v1alpha1.KMSSpec) error) {
+	r := &Reconciler{Wrappers: k.wrappers, Now: now}
+	return r, func(t *testing.T, namespace string, stanza v1alpha1.KMSSpec) error {
+		t.Helper()
+		key := &v1alpha1.RequestStateKey{Spec: v1alpha1.RequestStateKeySpec{KMS: stanza}}
+		key.Namespace, key.Name = namespace, "deployer"
+		_, err := r.wrap(t.Context(), key)
+		return err
+	}
+}
+
+const euWest = "arn:aws:kms:eu-west-1:111122223333:key/"
+
+func TestWhatIsRefusedWithoutAskingIsRefusedForThatReasonInAnOutageToo(t *testing.T) {
+	now := time.Now()
+	k := &scriptedKMS{wrapErr: kms.NewError(kms.Retry, "aws GenerateDataKeyWithoutPlaintext", kms.CodeTimeout, "AWS KMS cannot be reached", nil)}
+	r, wrap := asks(k, func() time.Time { return now })
+	r.Refuses = func(namespace string, _ *v1alpha1.KMSSpec) error {
+		if namespace == "prod" {
+			return nil
+		}
+		return kms.NewError(kms.Alert, "kms", kms.CodeNotAllowed, "not here", nil)
+	}
+	r.Wrappers = func(ctx context.Context, stanza v1alpha1.KMSSpec) (kms.Wrapper, error) {
+		if stanza.AWS.Region == "us-east-1" {
+			return nil, kms.NewError(kms.Alert, "aws", kms.CodeInvalidSpec, "the region contradicts the ARN", nil)
+		}
+		return k.wrappers(ctx, stanza)
+	}
+	wrong := awsKey(euWest + "x")
+	wrong.AWS.Region = "us-east-1"
+	if err := wrap(t, "prod", awsKey(euWest+"x")); kms.CodeOf(err) != kms.CodeTimeout {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := wrap(t, "test", awsKey(euWest+"x")); kms.CodeOf(err) != kms.CodeNotAllowed {
+			t.Errorf("%v, want NotAllowed", err)
+		}
+		if err := wrap(t, "prod", wrong); kms.CodeOf(err) != kms.CodeInvalidSpec {
+			t.Errorf("%v, want InvalidSpec", err)
+		}
+		// Nobody was asked, and so the outage is not over.
+		if err := wrap(t, "prod", awsKey(euWest+"y")); kms.CodeOf(err) != kms.CodeOutage {
+			t.Errorf("%v, want Outage", err)
+		}
+	}
+	if k.keys != 1 {
+		t.Errorf("the KMS was asked %d times, want once", k.keys)
+	}
+}
+
+func TestAnOutageRepeatsItsCause(t *testing.T) {
+	now := time.Now()
+	k := &scriptedKMS{wrapErr: kms.NewError(kms.Retry, "aws GenerateDataKeyWithoutPlaintext", kms.CodeNetwork, "AWS KMS cannot be reached: check DNS", errors.New("dial tcp 192.0.2.1"))}
+	_, wrap := asks(k, func() time.Time { return now })
+	_ = wrap(t, "prod", awsKey(euWest+"x"))
+	for range 2 {
+		err := wrap(t, "prod", awsKey(euWest+"y"))
+		if kms.CodeOf(err) != kms.CodeOutage || !strings.Contains(err.Error(), "the KMS does not answer (Network: AWS KMS cannot be reached: check DNS); ") ||
+			strings.Contains(err.Error(), "192.0.2.1") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestAWaitForATurnIsNoOutage(t *testing.T) {
+	now := time.Now()
+	k := &scriptedKMS{}
+	r, wrap := asks(k, func() time.Time { return now })
+	r.KMSLimit = rate.NewLimiter(rate.Every(24*time.Hour), 1)
+	_ = r.KMSLimit.Allow() // the turn of today
+	if err := wrap(t, "prod", awsKey(euWest+"x")); kms.CodeOf(err) != kms.CodeTimeout || !strings.Contains(err.Error(), "--kms-qps") {
+		t.Fatal(err)
+	}
+	r.KMSLimit = nil
+	if err := wrap(t, "prod", awsKey(euWest+"y")); err != nil {
+		t.Errorf("%v, though the KMS was never found silent", err)
 	}
 }
 

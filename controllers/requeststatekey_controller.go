@@ -37,6 +37,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Wrappers finds the KMS.
 	Wrappers Wrappers
+	// Refuses tells why a namespace may not use the KMS key that a stanza names, as far as that is known without asking the KMS; nil: nobody is refused.
+	Refuses func(namespace string, stanza *v1alpha1.KMSSpec) error
 	// KMSLimit bounds the requests to the KMS for all keys together; nil: no bound.
 	KMSLimit *rate.Limiter
 	// Health looks after the keys of the KMS; nil: nobody does.

@@ -167,7 +167,8 @@ func run(ctx context.Context, o options) error {
 		Wrappers: func(ctx context.Context, stanza v1alpha1.KMSSpec) (kms.Wrapper, error) {
 			return provider.New(ctx, stanza, "", provider.Options{Allow: allow})
 		},
-		Now: time.Now,
+		Refuses: allow.Refuses,
+		Now:     time.Now,
 	}
 	if o.kmsQPS > 0 {
 		reconciler.KMSLimit = rate.NewLimiter(rate.Limit(o.kmsQPS), 1)

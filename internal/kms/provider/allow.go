@@ -64,6 +64,24 @@ func (a Allow) AllowsLook(namespace string, stanza *v1alpha1.KMSSpec) bool {
 	return namesKey(stanza.AWS.KeyID) && a.Allows(namespace, stanza.AWS.KeyID)
 }
 
+// Refuses returns the error with which namespace is refused the key that a resource
+// names, a [*kms.Error] of code NotAllowed, if that is known without asking AWS: the
+// key is named by its ARN. It returns nil otherwise; GenerateWrapped then judges the
+// key that answered.
+func (a Allow) Refuses(namespace string, stanza *v1alpha1.KMSSpec) error {
+	if stanza.AWS == nil {
+		return nil
+	}
+	return a.refuses(namespace, stanza.AWS.KeyID)
+}
+
+func (a Allow) refuses(namespace, keyID string) error {
+	if namesKey(keyID) && !a.Allows(namespace, keyID) {
+		return notAllowed()
+	}
+	return nil
+}
+
 // namesKey tells whether keyID is the ARN of a key.
 func namesKey(keyID string) bool {
 	return strings.HasPrefix(keyID, "arn:") && strings.Contains(keyID, ":key/")
@@ -101,8 +119,8 @@ type limited struct {
 // What an alias or a key id stands for is known only from the answer; what was
 // wrapped is then dropped, and nothing is left of it but a line in CloudTrail.
 func (l *limited) GenerateWrapped(ctx context.Context, ec kms.EncryptionContext) (kms.Wrapped, error) {
-	if namesKey(l.keyID) && !l.allow.Allows(ec.Namespace, l.keyID) {
-		return kms.Wrapped{}, notAllowed()
+	if err := l.allow.refuses(ec.Namespace, l.keyID); err != nil {
+		return kms.Wrapped{}, err
 	}
 	w, err := l.Wrapper.GenerateWrapped(ctx, ec)
 	if err != nil {
@@ -124,5 +142,5 @@ func (l *limited) Unwrap(ctx context.Context, w kms.Wrapped, ec kms.EncryptionCo
 
 func notAllowed() error {
 	return kms.NewError(kms.Alert, "kms", kms.CodeNotAllowed,
-		"this namespace may not use this AWS KMS key: name an allowed key, or have the operator's --kms-allow extended", nil)
+		"this namespace may not use this AWS KMS key: name an allowed key, or have the operator's --kms-allow (kmsAllow in the chart) extended", nil)
 }

@@ -228,6 +228,31 @@ func TestALookAtAKeyIsForWhoMayUseIt(t *testing.T) {
 	}
 }
 
+func TestAKeyNamedByItsARNIsRefusedWithoutAskingAWS(t *testing.T) {
+	allow := Allow{{Namespace: "prod", ARN: keyARN}}
+	for _, c := range []struct {
+		namespace, keyID string
+		refused          bool
+	}{
+		{"prod", keyARN, false}, {"prod", otherARN, true}, {"test", keyARN, true},
+		{"test", "alias/rsk", false}, {"test", strings.Replace(keyARN, "key/", "alias/", 1), false}, {"test", "bc436485-5092-42b8-92a3-0aa8b93536dc", false},
+	} {
+		err := allow.Refuses(c.namespace, &v1alpha1.KMSSpec{AWS: &v1alpha1.AWSKMSSpec{KeyID: c.keyID}})
+		if (err != nil) != c.refused {
+			t.Errorf("%s, %s: %v", c.namespace, c.keyID, err)
+		}
+		if err != nil && (kms.CodeOf(err) != kms.CodeNotAllowed || !strings.Contains(err.Error(), "--kms-allow (kmsAllow in the chart)")) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := allow.Refuses("test", &v1alpha1.KMSSpec{Age: &v1alpha1.AgeKMSSpec{}}); err != nil {
+		t.Error(err)
+	}
+	if err := Allow(nil).Refuses("test", &v1alpha1.KMSSpec{AWS: &v1alpha1.AWSKMSSpec{KeyID: keyARN}}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAReplicaUnwrapsWhatThePrimaryWrapped(t *testing.T) {
 	const primary, replica = "arn:aws:kms:eu-west-1:111122223333:key/mrk-1", "arn:aws:kms:eu-central-1:111122223333:key/mrk-1"
 	var asked []string
