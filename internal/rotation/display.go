@@ -71,7 +71,7 @@ func displayConditions(o Observation, d Decision, s *v1alpha1.RequestStateKeySta
 	case fault != nil:
 		set(v1alpha1.ConditionReady, metav1.ConditionFalse, fault.Reason, fault.Message)
 	default:
-		set(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRingAvailable, "the ring can be loaded, and its minting key is "+s.Keyring.MintingKeyID)
+		set(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRingAvailable, "the ring can be loaded, and its minting key is "+s.Keyring.MintingKeyID+unknownRevoked(o.Key.Spec.RevokedKeyIDs, s))
 	}
 
 	switch {

@@ -186,6 +186,41 @@ func TestARevocationThatWaitsForTheKMSSaysSo(t *testing.T) {
 	}
 }
 
+// A mistyped id would else look like a revocation that is done.
+func TestARevokedIDThatNobodyKnowsIsShown(t *testing.T) {
+	ready := func(f *fleet) string {
+		t.Helper()
+		f.step()
+		c := meta.FindStatusCondition(f.key.Status.Conditions, v1alpha1.ConditionReady)
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonRingAvailable {
+			t.Fatalf("Ready: %+v", c)
+		}
+		return c.Message
+	}
+	const typo = "00000000000000ff"
+	f := inPhase(t, v1alpha1.PhaseRetireOld)
+	f.ackAll()
+	before := ready(f)
+	f.key.Spec.RevokedKeyIDs = []v1alpha1.KeyID{typo}
+	generation := f.ring().Generation
+	if got := ready(f); !strings.Contains(got, "spec.revokedKeyIDs names 1 id that neither the ring nor its history knows ("+typo+"): check ") || f.ring().Generation != generation {
+		t.Errorf("%q", got)
+	}
+	// A key that was in the ring is known, before it leaves and afterwards.
+	f.key.Spec.RevokedKeyIDs = []v1alpha1.KeyID{idA}
+	if d := f.expect(StepRevoke); d.KeyID != idA {
+		t.Fatalf("%+v", d)
+	}
+	f.ackAll()
+	if got := ready(f); got != before {
+		t.Errorf("%q, want %q", got, before)
+	}
+	f.key.Spec.RevokedKeyIDs = []v1alpha1.KeyID{"00000000000000f1", idA, "00000000000000f2", "00000000000000f3", "00000000000000f4", "00000000000000f5"}
+	if got := ready(f); !strings.Contains(got, "names 5 ids that neither the ring nor its history knows (00000000000000f1, 00000000000000f2, 00000000000000f3 and 2 more): check ") {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestPodsThatHoldARevokedKeyAreBehind(t *testing.T) {
 	f := inPhase(t, v1alpha1.PhaseRetireOld)
 	f.ackAll()
