@@ -33,11 +33,6 @@ func wantRefused(t *testing.T, what string, err error, words ...string) {
 	}
 }
 
-func dryRun(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
-	pod = pod.DeepCopy()
-	return pod, cluster.client.Create(ctx, pod, client.DryRunAll)
-}
-
 func TestPitfall31ARestrictedNamespaceTakesInjectedPods(t *testing.T) {
 	f := newFleet(t)
 	own := func(p *corev1.PodTemplateSpec) {

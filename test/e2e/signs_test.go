@@ -16,12 +16,20 @@ import (
 	"github.com/requeststate/operator/api/v1alpha1"
 )
 
-// newFleet makes a namespace with a key and no servers.
+// newFleet makes a namespace with a key and no servers. The API server injects by keys that it has read, and reads of a new one a moment after it was made; nobody tries
+// again for a bare pod.
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	f := &fleet{ns: namespace(t)}
 	applyKey(t, f.ns)
 	f.awaitPhase(t, v1alpha1.PhaseStable)
+	must(t, await(t.Context(), patience, "injection", func(ctx context.Context) error {
+		pod, err := dryRun(ctx, barePod(f.ns, app, template(app)))
+		if err == nil && len(pod.Spec.InitContainers) == 0 {
+			err = errors.New("a pod was not injected")
+		}
+		return err
+	}))
 	return f
 }
 
@@ -29,6 +37,12 @@ func newFleet(t *testing.T) *fleet {
 func barePod(ns, name string, p corev1.PodTemplateSpec) *corev1.Pod {
 	p.Namespace, p.Name = ns, name
 	return &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
+}
+
+// dryRun has the API server say what it would make of a pod.
+func dryRun(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	pod = pod.DeepCopy()
+	return pod, cluster.client.Create(ctx, pod, client.DryRunAll)
 }
 
 // wantSidecar checks that injection has put the sidecar before all other init containers, and that it serves.
