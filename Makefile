@@ -5,6 +5,9 @@ SHELL := /usr/bin/env bash -o pipefail
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
+ifneq ($(words $(CURDIR)),1)
+$(error the path of this folder has spaces, which make cannot do: move it)
+endif
 BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBECTL ?= kubectl

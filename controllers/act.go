@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/time/rate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -24,6 +25,9 @@ func (r *Reconciler) act(ctx context.Context, o *rotation.Observation, d *rotati
 		r.consult(ctx, o, d)
 		return rotation.Apply(*o, *d, nil)
 	}
+	if wait := r.turn(o.Key, d.Step); wait > 0 {
+		return r.awaitTurn(o, d, wait)
+	}
 	fresh, err := r.wrap(ctx, o.Key)
 	r.pace.askedKMS(client.ObjectKeyFromObject(o.Key), r.Now())
 	o.KMS = &rotation.KMSOutcome{}
@@ -41,6 +45,31 @@ func (r *Reconciler) act(ctx context.Context, o *rotation.Observation, d *rotati
 	now := r.Now()
 	d.RequeueAfter = max(rotation.NextKMSAttempt(after, now).Sub(now), time.Second)
 	return status, nil
+}
+
+// turn returns for how long a key has to wait until it may ask the KMS, since many ask at once. Nobody is held up meanwhile: neither a worker, nor keys whose data keys are
+// wrapped without a service, nor those that replace a revoked minting key, which have turns of their own.
+func (r *Reconciler) turn(key *v1alpha1.RequestStateKey, step rotation.Step) time.Duration {
+	if r.KMSLimit == nil || serviceOf(&key.Spec.KMS) == "" {
+		return 0
+	}
+	r.urgentOnce.Do(func() { r.urgent = rate.NewLimiter(r.KMSLimit.Limit(), r.KMSLimit.Burst()) })
+	limit := r.KMSLimit
+	if step == rotation.StepRevoke {
+		limit = r.urgent
+	}
+	return r.pace.turn(client.ObjectKeyFromObject(key), limit, r.Now())
+}
+
+// awaitTurn returns the status to write while a key waits for its turn: that of before, unless nothing can be sealed meanwhile.
+func (r *Reconciler) awaitTurn(o *rotation.Observation, d *rotation.Decision, wait time.Duration) (*v1alpha1.RequestStateKeyStatus, error) {
+	if d.Step != rotation.StepRevoke {
+		*d = rotation.Decision{RequeueAfter: wait}
+		return o.Key.Status.DeepCopy(), nil
+	}
+	*d = rotation.WithoutKMS(*d, "many keys ask it at once, and the turn of this one comes")
+	d.RequeueAfter = wait
+	return rotation.Apply(*o, *d, nil)
 }
 
 // consult adds what is known of the KMS key to an observation, unless a request for a data key said something later, or will.
@@ -69,12 +98,6 @@ func (r *Reconciler) wrap(ctx context.Context, key *v1alpha1.RequestStateKey) (*
 	service := serviceOf(&key.Spec.KMS)
 	if err := r.outages.begin(service, r.Now()); err != nil {
 		return nil, err
-	}
-	if r.KMSLimit != nil {
-		if err := r.KMSLimit.Wait(ctx); err != nil {
-			// The outage is left as it is: nobody was asked.
-			return nil, kms.NewError(kms.Retry, "wait for a turn at the KMS", kms.CodeTimeout, "too many keys ask at once: raise --kms-qps if the KMS allows more", err)
-		}
 	}
 	fresh, err := r.wrapNow(ctx, key, wrapper)
 	r.outages.end(service, err, r.Now())

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/requeststate/operator/api/v1alpha1"
@@ -275,21 +274,6 @@ func TestAnOutageRepeatsItsCause(t *testing.T) {
 			strings.Contains(err.Error(), "192.0.2.1") {
 			t.Errorf("%v", err)
 		}
-	}
-}
-
-func TestAWaitForATurnIsNoOutage(t *testing.T) {
-	now := time.Now()
-	k := &scriptedKMS{}
-	r, wrap := asks(k, func() time.Time { return now })
-	r.KMSLimit = rate.NewLimiter(rate.Every(24*time.Hour), 1)
-	_ = r.KMSLimit.Allow() // the turn of today
-	if err := wrap(t, "prod", awsKey(euWest+"x")); kms.CodeOf(err) != kms.CodeTimeout || !strings.Contains(err.Error(), "--kms-qps") {
-		t.Fatal(err)
-	}
-	r.KMSLimit = nil
-	if err := wrap(t, "prod", awsKey(euWest+"y")); err != nil {
-		t.Errorf("%v, though the KMS was never found silent", err)
 	}
 }
 

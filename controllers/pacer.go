@@ -1,9 +1,11 @@
 package controllers
 
 import (
+	"maps"
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -22,6 +24,13 @@ type pacer struct {
 	differs map[types.NamespacedName]time.Time // since when counts are to be written
 	kms     map[types.NamespacedName]time.Time
 	started time.Time
+	turns   map[turn]time.Time // when a key that waits may ask the KMS
+}
+
+// A turn is that of a key in the line of a limiter.
+type turn struct {
+	name types.NamespacedName
+	line *rate.Limiter
 }
 
 // lastKMS returns when the KMS was last asked for a key, or else when this process first wanted to know.
@@ -45,6 +54,26 @@ func (p *pacer) askedKMS(name types.NamespacedName, now time.Time) {
 		p.kms = make(map[types.NamespacedName]time.Time)
 	}
 	p.kms[name] = now
+}
+
+// turn returns how long a key has to wait until it may ask the KMS; 0: now. A key keeps the turn that it has in a line, however often it is looked at meanwhile.
+func (p *pacer) turn(name types.NamespacedName, line *rate.Limiter, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	its := turn{name, line}
+	at, waits := p.turns[its]
+	if !waits {
+		at = now.Add(line.ReserveN(now, 1).DelayFrom(now))
+	}
+	if !now.Before(at) {
+		delete(p.turns, its)
+		return 0
+	}
+	if p.turns == nil {
+		p.turns = make(map[turn]time.Time)
+	}
+	p.turns[its] = at
+	return at.Sub(now)
 }
 
 // wait returns how long a write for the sake of nothing but counts has yet to wait. A clock that went back makes nothing wait longer.
@@ -93,4 +122,5 @@ func (p *pacer) forget(name types.NamespacedName) {
 	delete(p.counts, name)
 	delete(p.differs, name)
 	delete(p.kms, name)
+	maps.DeleteFunc(p.turns, func(t turn, _ time.Time) bool { return t.name == name })
 }

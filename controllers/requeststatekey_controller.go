@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -39,7 +40,7 @@ type Reconciler struct {
 	Wrappers Wrappers
 	// Refuses tells why a namespace may not use the KMS key that a stanza names, as far as that is known without asking the KMS; nil: nobody is refused.
 	Refuses func(namespace string, stanza *v1alpha1.KMSSpec) error
-	// KMSLimit bounds the requests to the KMS for all keys together; nil: no bound.
+	// KMSLimit bounds the requests to the services of KMSs for all keys together. Those that replace a revoked minting key are bound apart, by as much. nil: no bound.
 	KMSLimit *rate.Limiter
 	// Health looks after the keys of the KMS; nil: nobody does.
 	Health *KMSHealth
@@ -48,6 +49,9 @@ type Reconciler struct {
 
 	pace    pacer
 	outages outages
+
+	urgentOnce sync.Once
+	urgent     *rate.Limiter // as KMSLimit, for those that replace a revoked minting key
 }
 
 // conflictDelay is how long to wait after a conflict, so that caches can catch up with the write that won.

@@ -214,7 +214,10 @@ func (w *world) report(pods ...*corev1.Pod) {
 	key := w.get()
 	for _, pod := range pods {
 		c := w.ns.Client(w.ns.PodConfig(pod))
-		report := &v1alpha1.KeyringReport{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: v1alpha1.ReportName(key.Name, string(pod.UID))}}
+		report := &v1alpha1.KeyringReport{ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: v1alpha1.ReportName(key.Name, string(pod.UID)),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
+		}}
 		exists := c.Get(w.t.Context(), client.ObjectKeyFromObject(report), report) == nil
 		ring := key.Status.Keyring
 		report.Spec = v1alpha1.KeyringReportSpec{

@@ -3,6 +3,7 @@ package v1alpha1_test
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,6 +52,7 @@ func TestWhatTheAPIServerStoresCanBeRead(t *testing.T) {
 	report.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("KeyringReport"))
 	report.SetNamespace(ns.Name)
 	report.SetName(v1alpha1.ReportName("victim", string(pod.UID)))
+	report.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}})
 	report.Object["spec"] = map[string]any{"keyName": "victim", "keyUID": "u", "podName": pod.Name, "podUID": string(pod.UID), "generation": int64(1)}
 	if err := own.Create(t.Context(), report); err != nil {
 		t.Fatal(err)

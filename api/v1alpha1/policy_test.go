@@ -121,6 +121,59 @@ func TestPodCannotPinItsReport(t *testing.T) {
 	wantDenied(t, c.asA.Update(ctx, report), message)
 }
 
+// A report that outlives its pod is taken away by nobody, and each costs the gate a read.
+func TestAReportHasItsPodAsItsOwnerAndNothingBeside(t *testing.T) {
+	ctx, c := t.Context(), newConsumers(t)
+	const owner, bare = ownPodPolicy + "a report has one owner, its pod, without blockOwnerDeletion", ownPodPolicy + "a report has no labels and no annotations"
+	yes, no := true, false
+	its := func() metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: c.a.Name, UID: c.a.UID}
+	}
+	wrong := map[string]func(*v1alpha1.KeyringReport){
+		"none":      func(r *v1alpha1.KeyringReport) { r.OwnerReferences = nil },
+		"another":   func(r *v1alpha1.KeyringReport) { r.OwnerReferences[0].UID = c.b.UID },
+		"of a name": func(r *v1alpha1.KeyringReport) { r.OwnerReferences[0].Name = c.b.Name },
+		"no pod":    func(r *v1alpha1.KeyringReport) { r.OwnerReferences[0].Kind = "Namespace" },
+		"other API": func(r *v1alpha1.KeyringReport) { r.OwnerReferences[0].APIVersion = "v2" },
+		"two": func(r *v1alpha1.KeyringReport) {
+			r.OwnerReferences = append(r.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "kube-system", UID: "u"})
+		},
+		"blocking": func(r *v1alpha1.KeyringReport) { r.OwnerReferences[0].BlockOwnerDeletion = &yes },
+	}
+	beside := map[string]func(*v1alpha1.KeyringReport){
+		"label":      func(r *v1alpha1.KeyringReport) { r.Labels = map[string]string{"a": "b"} },
+		"annotation": func(r *v1alpha1.KeyringReport) { r.Annotations = map[string]string{"a": "b"} },
+	}
+	try := func(name, message string, change func(*v1alpha1.KeyringReport), write func(r *v1alpha1.KeyringReport) error, from *v1alpha1.KeyringReport) {
+		t.Helper()
+		report := from.DeepCopy()
+		report.OwnerReferences = []metav1.OwnerReference{its()}
+		change(report)
+		t.Log(name)
+		wantDenied(t, write(report), message)
+	}
+	create := func(r *v1alpha1.KeyringReport) error { return c.asA.Create(ctx, r) }
+	update := func(r *v1alpha1.KeyringReport) error { return c.asA.Update(ctx, r) }
+	stored := c.reportOf(c.a)
+	stored.OwnerReferences = []metav1.OwnerReference{its()}
+	stored.OwnerReferences[0].BlockOwnerDeletion = &no
+	for name, change := range wrong {
+		try("create, "+name, owner, change, create, c.reportOf(c.a))
+	}
+	for name, change := range beside {
+		try("create, "+name, bare, change, create, c.reportOf(c.a))
+	}
+	if err := c.asA.Create(ctx, stored); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range wrong {
+		try("update, "+name, owner, change, update, stored)
+	}
+	for name, change := range beside {
+		try("update, "+name, bare, change, update, stored)
+	}
+}
+
 // collectors are the identities under which the garbage collector and the namespace controller run. The group system:masters stands for their cluster roles.
 var collectors = map[string][]string{
 	"system:serviceaccount:kube-system:generic-garbage-collector": {"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:masters"},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/requeststate/operator/api/v1alpha1"
@@ -29,7 +30,10 @@ func reportWriter(t *testing.T, podName, podUID string) client.Client {
 
 func newReport(namespace, keyName, podName, podUID string) *v1alpha1.KeyringReport {
 	return &v1alpha1.KeyringReport{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.ReportName(keyName, podUID)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: v1alpha1.ReportName(keyName, podUID),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: podName, UID: types.UID(podUID)}},
+		},
 		Spec: v1alpha1.KeyringReportSpec{
 			KeyName: keyName, KeyUID: "key-uid", PodName: podName, PodUID: podUID, Epoch: "0123456789abcdef", Generation: 1,
 			MintingKeyID: "0011223344556677", Keys: []v1alpha1.ReportedKey{{ID: "0011223344556677", CheckValue: "8899aabbccddeeff"}},

@@ -3,6 +3,7 @@
 set -euo pipefail
 . "$(dirname "$0")/paths.sh"
 
+alone
 # PID 1 of its namespace: the kernel ends every process in it, and with them go mounts and network.
 if pid=$(node_pid); then kill -9 "$pid"; fi
 while read -r folder; do

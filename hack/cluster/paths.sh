@@ -19,6 +19,15 @@ node_pid() {
   echo "$pid"
 }
 
+# alone waits until no other script starts or ends this checkout's cluster. The lock ends with the script; what it starts for good must not inherit it (9>&-).
+alone() {
+  [ -z "${CLUSTER_LOCKED:-}" ] || return 0
+  mkdir -p "$root/bin"
+  exec 9>"$root/bin/cluster.lock"
+  flock 9
+  export CLUSTER_LOCKED=yes
+}
+
 # unified is whether cgroups are of version 2.
 unified() { [ -e /sys/fs/cgroup/cgroup.controllers ]; }
 

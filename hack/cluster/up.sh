@@ -5,6 +5,7 @@ set -euo pipefail
 start=$SECONDS
 
 [ "$(id -u)" = 0 ] || { echo "a cluster needs root: containers, mounts and a network of its own" >&2; exit 1; }
+alone
 if node_pid >/dev/null && "$here/exec.sh" kubectl get --raw /readyz >/dev/null 2>&1; then
   echo "the cluster is up already"
   exit 0
@@ -36,7 +37,7 @@ done < <(cgroup_folders)
 
 (
   while read -r folder; do echo "$BASHPID" >"$folder/cgroup.procs"; done < <(cgroup_folders)
-  exec setsid unshare --mount --cgroup --net --pid --uts --fork --mount-proc --kill-child "$here/node.sh" </dev/null >"$state/logs/node.log" 2>&1
+  exec setsid unshare --mount --cgroup --net --pid --uts --fork --mount-proc --kill-child "$here/node.sh" </dev/null >"$state/logs/node.log" 2>&1 9>&-
 ) &
 unshare_pid=$!
 for _ in $(seq 100); do
@@ -51,7 +52,7 @@ unified && echo $unshare_pid >"$(cgroup_folders)/launcher/cgroup.procs"
 ready() {
   "$here/exec.sh" kubectl wait --for=condition=Ready node/node1 --timeout=1s && "$here/exec.sh" kubectl get serviceaccount default
 } >/dev/null 2>&1
-for _ in $(seq 120); do
+for ((limit = SECONDS + 300; SECONDS < limit; )); do
   if ready; then
     echo "the cluster is up after $((SECONDS - start)) s; try: hack/cluster/exec.sh kubectl get nodes"
     exit 0

@@ -70,6 +70,8 @@ func displayConditions(o Observation, d Decision, s *v1alpha1.RequestStateKeySta
 		set(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonPending, "there is no ring yet: "+d.Reason)
 	case fault != nil:
 		set(v1alpha1.ConditionReady, metav1.ConditionFalse, fault.Reason, fault.Message)
+	case d.Stalled != nil && d.Stalled.Reason == v1alpha1.ReasonRevocationPending:
+		set(v1alpha1.ConditionReady, metav1.ConditionFalse, d.Stalled.Reason, d.Stalled.Message)
 	default:
 		set(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRingAvailable, "the ring can be loaded, and its minting key is "+s.Keyring.MintingKeyID+unknownRevoked(o.Key.Spec.RevokedKeyIDs, s))
 	}

@@ -181,6 +181,9 @@ func TestARevocationThatWaitsForTheKMSSaysSo(t *testing.T) {
 	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonRevocationPending || !strings.Contains(c.Message, idA) {
 		t.Fatalf("Stalled: %+v", c)
 	}
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonRevocationPending {
+		t.Fatalf("Ready, though nothing can be sealed: %+v", c)
+	}
 	if Find(status.Keyring, idA) == nil {
 		t.Fatal("the ring lacks its minting key")
 	}

@@ -51,8 +51,11 @@ func TestConsumerWritesItsReport(t *testing.T) {
 // reportOf is a report that the given pod may write.
 func reportOf(pod *corev1.Pod, keyName string) *v1alpha1.KeyringReport {
 	return &v1alpha1.KeyringReport{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: v1alpha1.ReportName(keyName, string(pod.UID))},
-		Spec:       v1alpha1.KeyringReportSpec{KeyName: keyName, KeyUID: "u", PodName: pod.Name, PodUID: string(pod.UID)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: v1alpha1.ReportName(keyName, string(pod.UID)),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
+		},
+		Spec: v1alpha1.KeyringReportSpec{KeyName: keyName, KeyUID: "u", PodName: pod.Name, PodUID: string(pod.UID)},
 	}
 }
 

@@ -73,8 +73,11 @@ func (e *Env) awaitPolicies(ctx context.Context) error {
 	const podName, podUID = "testenv-probe", "00000000-0000-0000-0000-000000000000"
 	probe := func() *v1alpha1.KeyringReport {
 		return &v1alpha1.KeyringReport{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: v1alpha1.ReportName("probe", podUID)},
-			Spec:       v1alpha1.KeyringReportSpec{KeyName: "probe", PodName: podName, PodUID: podUID},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: metav1.NamespaceDefault, Name: v1alpha1.ReportName("probe", podUID),
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: podName, UID: podUID}},
+			},
+			Spec: v1alpha1.KeyringReportSpec{KeyName: "probe", PodName: podName, PodUID: podUID},
 		}
 	}
 	if err := refused(ctx, func() error { return e.Client.Create(ctx, probe(), client.DryRunAll) }); err != nil {

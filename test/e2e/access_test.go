@@ -43,7 +43,13 @@ func otherKey(t *testing.T, k *v1alpha1.RequestStateKey) {
 
 // copyOf is a report as another one, to be created.
 func copyOf(r *v1alpha1.KeyringReport, ns, key string, pod metav1.Object) *v1alpha1.KeyringReport {
-	o := &v1alpha1.KeyringReport{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: key + "." + string(pod.GetUID())}, Spec: *r.Spec.DeepCopy()}
+	o := &v1alpha1.KeyringReport{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: key + "." + string(pod.GetUID()),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.GetName(), UID: pod.GetUID()}},
+		},
+		Spec: *r.Spec.DeepCopy(),
+	}
 	o.Spec.KeyName, o.Spec.PodName, o.Spec.PodUID = key, pod.GetName(), string(pod.GetUID())
 	return o
 }

@@ -50,6 +50,10 @@ func TestASidecarByHandMustBeNativeAndOfTheLabelsKey(t *testing.T) {
 		c.RestartPolicy = nil
 		p.Spec.Containers = append(p.Spec.Containers, c)
 	})), requiredPolicy, native)
+	for _, arg := range []string{"--dev", "--dev=true", "--key-file=/etc/deployer", "--key-file", "--key=" + ns + "/other", "--key"} {
+		wantDenied(t, dryRun(t, pod(ns, hand(func(c *corev1.Container) { c.Args = []string{"--key=" + ns + "/deployer", arg} }))), requiredPolicy,
+			"the sidecar must have one --key and neither --dev nor --key-file")
+	}
 	for _, args := range [][]string{nil, {"--key=" + ns + "/other"}, {"--key=" + ns + "/my-deployer"}, {"--key-file=/etc/deployer"}} {
 		wantDenied(t, dryRun(t, pod(ns, hand(func(c *corev1.Container) { c.Args = args }))), requiredPolicy,
 			"the sidecar must join the key that the label names: give it the argument --key="+ns+"/deployer")

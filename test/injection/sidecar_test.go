@@ -191,6 +191,10 @@ func TestACodecPodHasASocketAndNoProxy(t *testing.T) {
 	if m := mountAt(p.Spec.Containers[0], "/run/requeststate"); len(m) != 1 || m[0].Name != "own" {
 		t.Errorf("the app's own mount became %v", m)
 	}
+	p = admit(t, pod(ns, annotated("requeststate.dev/mode", "codec"), own, func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts[0].MountPath += "/" }))
+	if m := p.Spec.Containers[0].VolumeMounts; slices.ContainsFunc(m, func(m corev1.VolumeMount) bool { return m.Name == "requeststate-socket" }) {
+		t.Errorf("with a slash at its end, the app's own mount has another at the same place: %v", m)
+	}
 }
 
 func TestTheKeyNamesTheIdentitySecret(t *testing.T) {

@@ -1,5 +1,8 @@
 {{/* What the names of a release begin with. The release "requeststate" has the names that config/ gives. */}}
 {{- define "requeststate.prefix" -}}
+{{- if contains "." .Release.Name -}}
+{{- fail (printf "the release's name is %s: one with a dot cannot be that of a Service, choose another" .Release.Name) -}}
+{{- end -}}
 {{- .Release.Name | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
