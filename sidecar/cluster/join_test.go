@@ -1,8 +1,12 @@
 package cluster
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +15,7 @@ import (
 
 	"github.com/requeststate/operator/api/v1alpha1"
 	"github.com/requeststate/operator/internal/envelope"
+	"github.com/requeststate/operator/internal/rotation"
 )
 
 const (
@@ -120,6 +125,58 @@ func TestWithoutTheRoleItSaysWhatIsMissing(t *testing.T) {
 	f.await("the reason", func() (bool, string) {
 		return strings.Contains(p.holder.Reason(), "spec.serviceAccountNames"), p.holder.Reason()
 	})
+}
+
+// A refusal has three causes that look alike to a sidecar, and one text names them all.
+func TestARefusalNamesEveryCauseAndFitsIntoAReport(t *testing.T) {
+	for _, want := range []string{"spec.serviceAccountNames", "deleted", "no manager serves this namespace"} {
+		if !strings.Contains(forbidden, want) {
+			t.Errorf("%q does not say %q", forbidden, want)
+		}
+	}
+	if len(forbidden) > v1alpha1.MaxReportMessageLength {
+		t.Errorf("%d bytes, of which a report keeps %d", len(forbidden), v1alpha1.MaxReportMessageLength)
+	}
+}
+
+// A key's Role goes with it, so the API server answers 403 for a key that is gone. What the log says then is what to do, not what the library calls it.
+func TestAWatchThatIsRefusedIsLoggedWithItsRemedy(t *testing.T) {
+	f := newFleet(t)
+	f.ns = env.Namespace(t) // nobody may read anything there
+	f.create()
+	pod := f.pod("mcp-0")
+	var log lockedBuffer
+	source, err := New(Config{REST: f.ns.PodConfig(pod), Key: f.name(), Pod: Pod{Name: pod.Name, UID: string(pod.UID)}, Version: "test", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() { source.Watch(ctx, func(rotation.View) {}) })
+	f.await("two refusals", func() (bool, string) { return strings.Count(log.String(), forbidden) >= 2, log.String() })
+	cancel()
+	ended.Wait()
+	if text := log.String(); strings.Contains(text, "Failed to watch") || strings.Contains(text, "level=ERROR") {
+		t.Errorf("%s", text)
+	}
+}
+
+// A lockedBuffer is safe for concurrent use.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
 }
 
 func TestAKeyThatDoesNotUnwrap(t *testing.T) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/requeststate/operator/api/v1alpha1"
 	"github.com/requeststate/operator/internal/rotation"
@@ -75,6 +78,11 @@ func New(c Config) (*Source, error) {
 // Key returns the key's name.
 func (s *Source) Key() types.NamespacedName { return s.Config.Key }
 
+// forbidden says what the API server's 403 may mean. A Role that the manager makes allows this key alone and goes with it, so that of a key that is gone the API
+// server says 403, too, and not 404. It fits into a report.
+const forbidden = "this pod's service account may not read the RequestStateKey: it is not named in the key's spec.serviceAccountNames, or the key was deleted, " +
+	"or no manager serves this namespace (without one: config/samples/consumer_rbac.yaml)"
+
 // Get reads the key consistently. A refusal is an *agent.Unreadable that names the remedy.
 func (s *Source) Get(ctx context.Context) (rotation.View, error) {
 	key, err := s.keys.Get(ctx, s.Config.Key.Name, metav1.GetOptions{})
@@ -82,7 +90,7 @@ func (s *Source) Get(ctx context.Context) (rotation.View, error) {
 	case apierrors.IsNotFound(err):
 		return rotation.View{}, nil
 	case apierrors.IsForbidden(err):
-		return rotation.View{}, &agent.Unreadable{Message: "this pod's service account may not get the RequestStateKey: name it in spec.serviceAccountNames of the key, by which the manager gives it the right (without a manager, see config/samples/consumer_rbac.yaml)"}
+		return rotation.View{}, &agent.Unreadable{Message: forbidden}
 	case err != nil:
 		return rotation.View{}, err
 	}
@@ -97,17 +105,34 @@ func (s *Source) Watch(ctx context.Context, seen func(rotation.View)) {
 		}
 	}
 	logger := logr.FromSlogHandler(s.Logger.Handler())
-	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
-		Logger:        &logger,
-		ListerWatcher: toolscache.ToListWatcherWithWatchListSemantics(s.listWatch(), s.keys),
-		ObjectType:    &v1alpha1.RequestStateKey{},
-		Handler: toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    show,
-			UpdateFunc: func(_, object any) { show(object) },
-			DeleteFunc: func(any) { seen(rotation.View{}) },
-		},
-	})
-	informer.RunWithContext(ctx)
+	informer := toolscache.NewSharedIndexInformerWithOptions(toolscache.ToListWatcherWithWatchListSemantics(s.listWatch(), s.keys),
+		&v1alpha1.RequestStateKey{}, toolscache.SharedIndexInformerOptions{})
+	handler := toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    show,
+		UpdateFunc: func(_, object any) { show(object) },
+		DeleteFunc: func(any) { seen(rotation.View{}) },
+	}
+	// Both fail only of an informer that was started before.
+	_, err := informer.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{Logger: &logger})
+	if err = errors.Join(err, informer.SetWatchErrorHandlerWithContext(s.watchFailed)); err != nil {
+		s.Logger.Error("the key cannot be watched", "error", err.Error())
+		return
+	}
+	informer.RunWithContext(klog.NewContext(ctx, logger))
+}
+
+// watchFailed logs why a watch ended, and no more often than the back-off lets it begin anew: about once a minute, at last. The library's own line is an error in
+// its own words, which would drown what Get says of the same refusal.
+func (s *Source) watchFailed(ctx context.Context, _ *toolscache.Reflector, err error) {
+	const message = "the key cannot be watched for now; it is read now and then"
+	switch {
+	case ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
+		s.Logger.Debug("the watch of the key ended, and begins anew", "error", err.Error())
+	case apierrors.IsForbidden(err):
+		s.Logger.Warn(message, "cause", forbidden)
+	default:
+		s.Logger.Warn(message, "error", err.Error())
+	}
 }
 
 func (s *Source) listWatch() *toolscache.ListWatch {
