@@ -37,6 +37,21 @@ func upstreamThatSays(t *testing.T, text string) string {
 	return "http://" + listener.Addr().String()
 }
 
+func TestAnUpstreamThatCannotBeDialledIsLoggedWithWhatToCheck(t *testing.T) {
+	const remedy = "check the annotation requeststate.dev/upstream-port (--upstream), and that the server listens on 127.0.0.1"
+	b := newBenchAt(t, "http://127.0.0.1:1")
+	b.post(call(`1`, "t", `{}`, `null`))
+	if text := b.logged(); !strings.Contains(text, "connection refused") || !strings.Contains(text, remedy) {
+		t.Errorf("%s", text)
+	}
+	// One that was reached listens where it should.
+	b = newBenchAt(t, upstreamThatSays(t, "garbage\r\n\r\n"))
+	b.wantRPCError(b.post(call(`1`, "t", `{}`, `null`)), 502, `1`, "-32603")
+	if text := b.logged(); !strings.Contains(text, "upstream did not answer") || strings.Contains(text, "remedy") {
+		t.Errorf("%s", text)
+	}
+}
+
 func TestInvalidStatus(t *testing.T) {
 	for _, status := range []string{"099", "000", "001"} {
 		address := upstreamThatSays(t, "HTTP/1.1 "+status+" x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"+plainAnswer)

@@ -135,3 +135,13 @@ func dialCause(err error) string {
 	}
 	return "no valid HTTP answer"
 }
+
+// dialRemedy is the attribute of a log line that says what to check if upstream
+// could not be dialled; none otherwise.
+func dialRemedy(err error) []any {
+	var network *net.OpError
+	if !errors.As(err, &network) || network.Op != "dial" {
+		return nil
+	}
+	return []any{"remedy", "check the annotation requeststate.dev/upstream-port (--upstream), and that the server listens on 127.0.0.1"}
+}

@@ -135,7 +135,7 @@ func (x *exchange) unreachable(err error) {
 	case failure != nil:
 		x.bodyFailed(failure)
 	default:
-		x.log("upstream did not answer", "cause", dialCause(err))
+		x.log("upstream did not answer", append([]any{"cause", dialCause(err)}, dialRemedy(err)...)...)
 		x.answerBadGateway("Upstream did not answer")
 	}
 }
