@@ -125,7 +125,7 @@ func (w *Wrapper) GenerateWrapped(ctx context.Context, ec kms.EncryptionContext)
 func (w *Wrapper) Unwrap(ctx context.Context, wrapped kms.Wrapped, ec kms.EncryptionContext) (envelope.DataKey, error) {
 	if len(w.identities) == 0 {
 		return envelope.DataKey{}, kms.NewError(kms.Alert, opUnwrap, kms.CodeInvalidIdentity,
-			"this process has no age identity: mount the identity Secret and name the file in --age-identity-file", nil)
+			"this process has no age identity: let spec.kms.age.identitySecret name its Secret, and replace the pods; by hand, mount it and name the file in --age-identity-file", nil)
 	}
 	want, err := contextDigest(opUnwrap, ec)
 	if err != nil {
@@ -141,7 +141,7 @@ func (w *Wrapper) Unwrap(ctx context.Context, wrapped kms.Wrapped, ec kms.Encryp
 	var noMatch *age.NoIdentityMatchError
 	if errors.As(err, &noMatch) {
 		return envelope.DataKey{}, kms.NewError(kms.KeyOnly, opUnwrap, kms.CodeWrongIdentity,
-			"no identity of this process opens the wrapped key: give the pods an identity that matches kms.age.recipients (during a change both, in one file)", err)
+			"no identity of this process opens it: let spec.kms.age.identitySecret name the Secret whose identity matches the recipients beside this key in status.keyring, and replace the pods", err)
 	}
 	if err != nil {
 		return envelope.DataKey{}, tampered(err)

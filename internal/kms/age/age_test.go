@@ -12,6 +12,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/requeststate/operator/api/v1alpha1"
 	"github.com/requeststate/operator/internal/kms"
 )
 
@@ -194,6 +195,25 @@ func TestPlaintextOfAnotherShapeIsRefused(t *testing.T) {
 			_, err = w.Unwrap(t.Context(), kms.Wrapped{Blob: blob.Bytes()}, testContext)
 			wantError(t, err, kms.KeyOnly, kms.CodeTampered)
 		})
+	}
+}
+
+// Who reads a report has kubectl, not this process: the text says which field to
+// change, and a report has room for all of it.
+func TestAnErrorOfAnIdentityNamesTheFieldThatMendsIt(t *testing.T) {
+	p := newPair(t, false)
+	wrapped, err := mustNew(t, []string{p.recipient}).GenerateWrapped(t.Context(), testContext)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for code, identities := range map[string][]age.Identity{kms.CodeWrongIdentity: {newPair(t, false).identity}, kms.CodeInvalidIdentity: nil} {
+		_, err := mustNew(t, nil, identities...).Unwrap(t.Context(), wrapped, testContext)
+		if kms.CodeOf(err) != code || !strings.Contains(err.Error(), "let spec.kms.age.identitySecret name ") || !strings.Contains(err.Error(), "replace the pods") {
+			t.Errorf("%s: %v", code, err)
+		}
+		if report := "key 0123456789abcdef: " + err.Error(); len(report) > v1alpha1.MaxReportMessageLength {
+			t.Errorf("%s: %d bytes, of which a report keeps %d", code, len(report), v1alpha1.MaxReportMessageLength)
+		}
 	}
 }
 
