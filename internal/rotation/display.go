@@ -63,18 +63,8 @@ func displayConditions(o Observation, d Decision, s *v1alpha1.RequestStateKeySta
 		})
 	}
 
-	switch fault := ringFault(s.Keyring); {
-	case s.Keyring == nil && d.Stalled != nil && d.Stalled.Reason == v1alpha1.ReasonRingLost:
-		set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRingLost, d.Stalled.Message)
-	case s.Keyring == nil:
-		set(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonPending, "there is no ring yet: "+d.Reason)
-	case fault != nil:
-		set(v1alpha1.ConditionReady, metav1.ConditionFalse, fault.Reason, fault.Message)
-	case d.Stalled != nil && d.Stalled.Reason == v1alpha1.ReasonRevocationPending:
-		set(v1alpha1.ConditionReady, metav1.ConditionFalse, d.Stalled.Reason, d.Stalled.Message)
-	default:
-		set(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRingAvailable, "the ring can be loaded, and its minting key is "+s.Keyring.MintingKeyID+unknownRevoked(o.Key.Spec.RevokedKeyIDs, s))
-	}
+	status, reason, message := readiness(o, d, s)
+	set(v1alpha1.ConditionReady, status, reason, message)
 
 	switch {
 	case s.Keyring == nil:
@@ -112,6 +102,27 @@ func displayConditions(o Observation, d Decision, s *v1alpha1.RequestStateKeySta
 		set(v1alpha1.ConditionConsumersCurrent, metav1.ConditionFalse, v1alpha1.ReasonWaitingForConsumers, "not ready: "+names(c.NotJoined))
 	default:
 		set(v1alpha1.ConditionConsumersCurrent, metav1.ConditionTrue, v1alpha1.ReasonAllCurrent, c.Summary()+" consumers acknowledge the current ring")
+	}
+}
+
+// readiness returns what the condition Ready says.
+func readiness(o Observation, d Decision, s *v1alpha1.RequestStateKeyStatus) (status metav1.ConditionStatus, reason, message string) {
+	stalled := ""
+	if d.Stalled != nil {
+		stalled = d.Stalled.Reason
+	}
+	switch fault := ringFault(s.Keyring); {
+	case s.Keyring == nil && stalled == v1alpha1.ReasonRingLost:
+		return metav1.ConditionFalse, stalled, d.Stalled.Message
+	case s.Keyring == nil:
+		return metav1.ConditionUnknown, v1alpha1.ReasonPending, "there is no ring yet: " + d.Reason
+	case fault != nil:
+		return metav1.ConditionFalse, fault.Reason, fault.Message
+	case stalled == v1alpha1.ReasonRevocationPending: // nothing is sealed
+		return metav1.ConditionFalse, stalled, d.Stalled.Message
+	default:
+		return metav1.ConditionTrue, v1alpha1.ReasonRingAvailable,
+			"the ring can be loaded, and its minting key is " + s.Keyring.MintingKeyID + unknownRevoked(o.Key.Spec.RevokedKeyIDs, s)
 	}
 }
 
