@@ -293,6 +293,9 @@ func TestKMSDownAtBootstrapIsAConditionAndRecoversByItself(t *testing.T) {
 			return healthy(ctx, stanza)
 		}
 	})
+	// Back-offs are counted in whole seconds: at the end of one, "at once" would be the next already.
+	instant := w.now().Truncate(time.Second)
+	r.Now = func() time.Time { return instant }
 	for range 5 { // what wakes the controller must not make it ask again at once
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: w.key})
 		if err != nil || result.RequeueAfter <= 0 {
@@ -310,6 +313,7 @@ func TestKMSDownAtBootstrapIsAConditionAndRecoversByItself(t *testing.T) {
 		t.Fatalf("KMSAvailable: %+v", c)
 	}
 	down = false
+	r.Now = w.now
 	w.sleep(2 * time.Second)
 	key = w.settle(r)
 	if !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ConditionReady) || !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ConditionKMSAvailable) {
