@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs the end-to-end tests. With KUBECONFIG set: on that cluster, whose nodes must have the images already. Else on the cluster of hack/cluster, which is started for it and
-# ended afterwards, unless it was up before. Without flags, the README's commands
-# for a cluster are run as well. Usage: make e2e; flags go to go test.
+# ended afterwards, unless it was up before. Without flags, the README's commands for a cluster are run there as well. Usage: make e2e; flags go to go test.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
