@@ -147,6 +147,7 @@ func run(ctx context.Context, o options) error {
 	}
 	grace := shutdownGrace
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Logger:                        orderly(ctx, ctrl.Log),
 		Scheme:                        scheme,
 		Cache:                         controllers.CacheOptions(o.watchNamespaces...),
 		Metrics:                       server.Options{BindAddress: o.metricsAddress},
