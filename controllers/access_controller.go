@@ -32,6 +32,7 @@ import (
 const (
 	eventAccessConflict = "AccessConflict"
 	eventNoAccess       = "ServiceAccountNotNamed"
+	eventNoKey          = "RequestStateKeyNotFound"
 )
 
 // AccessReconciler gives the service accounts that a key names the rights that its pods need. It is safe for concurrent use.
@@ -42,16 +43,22 @@ type AccessReconciler struct {
 	Live client.Reader
 	// Recorder emits events.
 	Recorder events.EventRecorder
+	// Now is the clock.
+	Now func() time.Time
 
 	mu   sync.Mutex
-	told map[types.UID]string // which pods were told, and of which account
+	told map[types.UID]string // which pods were told, and of what
 }
 
 // Reconcile makes the Role and the RoleBinding of one key what they should be.
 func (r *AccessReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	key := &v1alpha1.RequestStateKey{}
-	if err := r.Client.Get(ctx, req.NamespacedName, key); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	switch err := r.Client.Get(ctx, req.NamespacedName, key); {
+	case apierrors.IsNotFound(err):
+		again, err := r.tellOrphans(ctx, req.NamespacedName)
+		return ctrl.Result{RequeueAfter: again}, err
+	case err != nil:
+		return ctrl.Result{}, err
 	}
 	if !key.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
@@ -120,34 +127,65 @@ func (r *AccessReconciler) conflict(key *v1alpha1.RequestStateKey, o client.Obje
 
 // tellStrangers says to pods with the label whose service account the key does not name what keeps them out.
 func (r *AccessReconciler) tellStrangers(ctx context.Context, key *v1alpha1.RequestStateKey) error {
-	pods := &corev1.PodList{}
-	if err := r.Client.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingFields{indexConsumes: key.Name}); err != nil {
-		return fmt.Errorf("listing pods: %w", err)
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if access.Serves(key, pod) || !r.news(pod) {
+	pods, err := r.consumers(ctx, client.ObjectKeyFromObject(key))
+	for _, pod := range pods {
+		if access.Serves(key, pod) || !r.news(pod, access.Account(pod)) {
 			continue
 		}
 		r.Recorder.Eventf(pod, key, corev1.EventTypeWarning, eventNoAccess, "Grant",
 			"the service account %s may not read RequestStateKey %s, so the sidecar does not become ready: add it to spec.serviceAccountNames of that key, or run the pod under one that is there", access.Account(pod), key.Name)
 	}
-	return nil
+	return err
+}
+
+// orphanAfter is how old a pod is before it is told that its key is not there: what is applied together comes in any order.
+const orphanAfter = 10 * time.Second
+
+// tellOrphans says to pods whose label names no key that it does. It returns when to look again at those that are too young.
+func (r *AccessReconciler) tellOrphans(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+	pods, err := r.consumers(ctx, key)
+	for _, pod := range pods {
+		young := orphanAfter - r.Now().Sub(pod.CreationTimestamp.Time)
+		switch {
+		case young > 0:
+			again = max(again, young)
+		case r.news(pod, ""):
+			r.Recorder.Eventf(pod, nil, corev1.EventTypeWarning, eventNoKey, "Grant",
+				"the label %s names no RequestStateKey of this namespace, so a sidecar here has no ring to load: correct the label, or create the key %s", v1alpha1.LabelKey, key.Name)
+		}
+	}
+	return again, err
+}
+
+// consumers returns the pods whose label names a key, but for those that have ended.
+func (r *AccessReconciler) consumers(ctx context.Context, key types.NamespacedName) ([]*corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{indexConsumes: key.Name}); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	var pods []*corev1.Pod
+	for i := range list.Items {
+		if phase := list.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			pods = append(pods, &list.Items[i])
+		}
+	}
+	return pods, nil
 }
 
 // mostTold bounds what is remembered of pods; beyond, some are told twice.
 const mostTold = 10000
 
-func (r *AccessReconciler) news(pod *corev1.Pod) bool {
+// news notes what a pod is told, the name of its account or "" for want of a key, and says whether it is new.
+func (r *AccessReconciler) news(pod *corev1.Pod, of string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told[pod.UID] == access.Account(pod) {
+	if was, ok := r.told[pod.UID]; ok && was == of {
 		return false
 	}
 	if r.told == nil || len(r.told) >= mostTold {
 		r.told = map[types.UID]string{}
 	}
-	r.told[pod.UID] = access.Account(pod)
+	r.told[pod.UID] = of
 	return true
 }
 

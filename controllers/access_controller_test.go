@@ -3,6 +3,7 @@ package controllers
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,7 +19,12 @@ import (
 // accessOf returns a reconciler to be run by hand, and how.
 func accessOf(t *testing.T, w *world) (reconcile func() ctrl.Result) {
 	t.Helper()
-	r := &AccessReconciler{Client: indexedClient{env.Client}, Live: env.Client, Recorder: w.recorder}
+	return accessAt(t, w, time.Now)
+}
+
+func accessAt(t *testing.T, w *world, now func() time.Time) (reconcile func() ctrl.Result) {
+	t.Helper()
+	r := &AccessReconciler{Client: indexedClient{env.Client}, Live: env.Client, Recorder: w.recorder, Now: now}
 	return func() ctrl.Result {
 		t.Helper()
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: w.key})
@@ -141,6 +147,34 @@ func TestAPodUnderAnotherServiceAccountIsToldOnceWhatKeepsItOut(t *testing.T) {
 	reconcile()
 	reconcile()
 	if n := w.eventsWith("the service account builder may not read RequestStateKey deployer"); n != 1 {
+		t.Errorf("%d events, want one", n)
+	}
+}
+
+func TestAPodWhoseLabelNamesNoKeyIsToldOnceItIsOldEnough(t *testing.T) {
+	w := newWorld(t)
+	pod, done := w.ns.Pod("a", w.key.Name), w.ns.Pod("done", w.key.Name)
+	done.Status.Phase = corev1.PodSucceeded
+	if err := env.Client.Status().Update(t.Context(), done); err != nil {
+		t.Fatal(err)
+	}
+	w.ns.Pod("b", "another")
+	now := pod.CreationTimestamp.Time
+	reconcile := accessAt(t, w, func() time.Time { return now })
+	if result := reconcile(); result.RequeueAfter != orphanAfter || w.eventsWith("") != 0 {
+		t.Errorf("applied just now: %+v", result)
+	}
+	now = now.Add(orphanAfter + time.Second) // the pods' times are whole seconds
+	for _, want := range []int{1, 0} {
+		result := reconcile()
+		if n := w.eventsWith("RequestStateKeyNotFound the label requeststate.dev/key names no RequestStateKey of this namespace"); n != want || result.RequeueAfter != 0 {
+			t.Errorf("%d events, want %d; %+v", n, want, result)
+		}
+	}
+	// Once the key is there, the same pod can be told of its account.
+	w.createKey(func(key *v1alpha1.RequestStateKey) { key.Spec.ServiceAccountNames = []string{"web"} })
+	reconcile()
+	if n := w.eventsWith("ServiceAccountNotNamed"); n != 1 {
 		t.Errorf("%d events, want one", n)
 	}
 }

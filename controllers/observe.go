@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/requeststate/operator/api/v1alpha1"
+	"github.com/requeststate/operator/internal/access"
 	"github.com/requeststate/operator/internal/rotation"
 )
 
@@ -62,9 +63,14 @@ func (r *Reconciler) evidence(ctx context.Context, reader client.Reader, key *v1
 	}
 	ev := &rotation.Evidence{Consistent: live}
 	known := make(map[string]bool, len(pods.Items))
+	add := func(pod *corev1.Pod) {
+		p := podOf(pod, key.Name)
+		p.Hint = hint(pod, key)
+		ev.Pods = append(ev.Pods, p)
+		known[p.UID] = true
+	}
 	for i := range pods.Items {
-		ev.Pods = append(ev.Pods, podOf(&pods.Items[i], key.Name))
-		known[string(pods.Items[i].UID)] = true
+		add(&pods.Items[i])
 	}
 	for i := range reports.Items {
 		report := &reports.Items[i].Spec
@@ -78,15 +84,14 @@ func (r *Reconciler) evidence(ctx context.Context, reader client.Reader, key *v1
 		case err != nil:
 			return nil, fmt.Errorf("getting a pod that a report names: %w", err)
 		case string(pod.UID) == report.PodUID:
-			ev.Pods = append(ev.Pods, podOf(pod, key.Name))
-			known[report.PodUID] = true
+			add(pod)
 		}
 	}
 	ev.ReadAt = r.Now()
 	return ev, nil
 }
 
-// podOf tells the rules what they need to know of a pod.
+// podOf tells the rules what they need to know of a pod. What is for messages alone is left to hint: it changes too often to look again each time.
 func podOf(pod *corev1.Pod, keyName string) rotation.Pod {
 	return rotation.Pod{
 		Name:        pod.Name,
@@ -96,6 +101,21 @@ func podOf(pod *corev1.Pod, keyName string) rotation.Pod {
 		Terminating: !pod.DeletionTimestamp.IsZero(),
 		Sidecar:     sidecarState(pod),
 	}
+}
+
+// hint says what may keep a pod's sidecar from reporting, as far as the API server knows.
+func hint(pod *corev1.Pod, key *v1alpha1.RequestStateKey) string {
+	if !access.Serves(key, pod) {
+		return "its service account " + access.Account(pod) + " is not in spec.serviceAccountNames"
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if s := &statuses[i]; s.Name == v1alpha1.SidecarContainerName && s.State.Waiting != nil && s.State.Waiting.Reason != "" {
+				return "its container waits: " + s.State.Waiting.Reason
+			}
+		}
+	}
+	return ""
 }
 
 // sidecarState tells how far the sidecar's container has come. Only its first Waiting says that it has never run; a Waiting after that is a back-off between two runs.

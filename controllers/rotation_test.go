@@ -476,12 +476,30 @@ func TestSidecarStates(t *testing.T) {
 			t.Errorf("%s: %d, want %d", state, got, want)
 		}
 		slim, err := stripPod(pod.DeepCopy())
-		if err != nil || podOf(slim.(*corev1.Pod), w.key.Name) != podOf(pod, w.key.Name) {
+		cached, key := slim.(*corev1.Pod), &v1alpha1.RequestStateKey{}
+		if err != nil || podOf(cached, w.key.Name) != podOf(pod, w.key.Name) || hint(cached, key) != hint(pod, key) || !cached.CreationTimestamp.Equal(&pod.CreationTimestamp) {
 			t.Errorf("%s: the cached pod tells another story: %+v, %v", state, slim, err)
 		}
 	}
 	pod.Spec.InitContainers = nil
 	if got := sidecarState(pod); got != rotation.SidecarAbsent {
 		t.Errorf("without the container: %d", got)
+	}
+}
+
+func TestWhatIsKnownOfAPodThatDoesNotReport(t *testing.T) {
+	w := newWorld(t)
+	pod := w.ns.Pod("a", w.key.Name)
+	key := &v1alpha1.RequestStateKey{}
+	if got := hint(pod, key); got != "" {
+		t.Errorf("nothing is known: %q", got)
+	}
+	w.ns.SetSidecar(pod, testenv.Restarting)
+	if got := hint(pod, key); got != "its container waits: CrashLoopBackOff" {
+		t.Errorf("a crash loop: %q", got)
+	}
+	key.Spec.ServiceAccountNames = []string{"web"}
+	if got := hint(pod, key); got != "its service account default is not in spec.serviceAccountNames" {
+		t.Errorf("another account: %q", got)
 	}
 }

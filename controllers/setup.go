@@ -50,7 +50,7 @@ func CacheOptions(namespaces ...string) cache.Options {
 	}
 }
 
-// stripPod leaves of a pod only what podOf reads.
+// stripPod leaves of a pod only what podOf, hint and tellOrphans read.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -59,7 +59,7 @@ func stripPod(object any) (any, error) {
 	slim := &corev1.Pod{TypeMeta: pod.TypeMeta}
 	slim.Name, slim.Namespace, slim.UID, slim.ResourceVersion = pod.Name, pod.Namespace, pod.UID, pod.ResourceVersion
 	slim.Labels = map[string]string{v1alpha1.LabelKey: consumes(pod)}
-	slim.DeletionTimestamp = pod.DeletionTimestamp
+	slim.CreationTimestamp, slim.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
 	slim.Spec.ServiceAccountName = pod.Spec.ServiceAccountName
 	slim.Spec.InitContainers, slim.Spec.Containers = stripContainers(pod.Spec.InitContainers), stripContainers(pod.Spec.Containers)
 	slim.Status.Phase = pod.Status.Phase

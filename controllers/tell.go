@@ -70,16 +70,16 @@ func (r *Reconciler) tell(ctx context.Context, key *v1alpha1.RequestStateKey, af
 // unregistered says that pods with the label run no sidecar, when there are more of them than before.
 func (r *Reconciler) unregistered(key *v1alpha1.RequestStateKey, after *v1alpha1.RequestStateKeyStatus, c rotation.Census) {
 	if n := increased(key, after, func(c *v1alpha1.Consumers) int32 { return c.Unregistered }); n > 0 {
-		r.event(key, corev1.EventTypeWarning, eventUnregistered, fmt.Sprintf("%d pods carry the label %s but run no container %s, so they neither hold the ring nor hold up a rotation: replace them (kubectl rollout restart), so that injection adds it, add it by hand, or remove the label (pods that are annotated requeststate.dev/mode: none stay without): %s",
-			n, v1alpha1.LabelKey, v1alpha1.SidecarContainerName, some(c.Unregistered)))
+		r.event(key, corev1.EventTypeWarning, eventUnregistered, fmt.Sprintf("%s the label %s but no container %s, and so neither the ring nor a say in a rotation: replace what is named here (kubectl rollout restart), so that injection adds it, add it by hand, or remove the label (what is annotated requeststate.dev/mode: none stays without): %s",
+			counted(n, "pod has", "pods have"), v1alpha1.LabelKey, v1alpha1.SidecarContainerName, some(c.Unregistered)))
 	}
 }
 
 // exposed says that apps can be reached around their sidecars, when there are more of them than before.
 func (r *Reconciler) exposed(key *v1alpha1.RequestStateKey, after *v1alpha1.RequestStateKeyStatus, c rotation.Census) {
 	if n := increased(key, after, func(c *v1alpha1.Consumers) int32 { return c.Exposed }); n > 0 {
-		r.event(key, corev1.EventTypeWarning, eventExposed, fmt.Sprintf("in %d pods the app answers on the pod's own address, where forged states reach it around the sidecar: let it listen on 127.0.0.1: %s",
-			n, some(c.Exposed)))
+		r.event(key, corev1.EventTypeWarning, eventExposed, fmt.Sprintf("in %s the app answers on the pod's own address, where forged states reach it around the sidecar: let it listen on 127.0.0.1: %s",
+			counted(n, "pod", "pods"), some(c.Exposed)))
 	}
 }
 
@@ -93,6 +93,13 @@ func increased(key *v1alpha1.RequestStateKey, after *v1alpha1.RequestStateKeySta
 		return 0
 	}
 	return count(after.Consumers)
+}
+
+func counted(n int32, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }
 
 // some names the first few pods.

@@ -181,7 +181,7 @@ func run(ctx context.Context, o options) error {
 	if err := reconciler.SetupWithManager(ctx, mgr, controllers.Options{MaxConcurrentReconciles: o.concurrency}); err != nil {
 		return err
 	}
-	grants := &controllers.AccessReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("requeststate-manager")}
+	grants := &controllers.AccessReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("requeststate-manager"), Now: time.Now}
 	if err := grants.SetupWithManager(mgr, ""); err != nil {
 		return err
 	}

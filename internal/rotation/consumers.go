@@ -37,6 +37,8 @@ type Pod struct {
 	Terminating bool
 	// Sidecar is the state of the sidecar's container.
 	Sidecar SidecarState
+	// Hint says in words what the API server knows of why the pod may not report, or "". It is for messages only.
+	Hint string
 }
 
 // serves tells whether a sidecar in this pod may still seal or open, now or after a restart of its container. Only a finished pod surely does not. That the
@@ -126,7 +128,7 @@ func Count(keyUID string, ring *v1alpha1.Keyring, revoked []v1alpha1.KeyID, ev *
 		case pod.Sidecar == SidecarRan || pod.Sidecar == SidecarEnded:
 			c.Registered++
 			c.Missing++
-			c.Behind = append(c.Behind, Laggard{pod.Name, "its sidecar has run but there is no report of it"})
+			c.Behind = append(c.Behind, Laggard{pod.Name, "its sidecar has run but there is no report of it" + hintOf(pod)})
 		case pod.Sidecar == SidecarAbsent && pod.Labelled:
 			c.Unregistered = append(c.Unregistered, pod.Name)
 		}
@@ -199,6 +201,14 @@ func errorOf(r *v1alpha1.KeyringReportSpec) string {
 		return ""
 	}
 	return fmt.Sprintf(" (%s: %s)", printable(string(r.Error.Reason), 32), printable(r.Error.Message, v1alpha1.MaxReportMessageLength))
+}
+
+// hintOf returns the hint of a pod for use at the end of a sentence, made safe to print.
+func hintOf(pod *Pod) string {
+	if pod.Hint == "" {
+		return ""
+	}
+	return " (" + printable(pod.Hint, v1alpha1.MaxReportMessageLength) + ")"
 }
 
 // names joins at most MaxBehindNames laggards for a message.

@@ -122,8 +122,21 @@ func readiness(o Observation, d Decision, s *v1alpha1.RequestStateKeyStatus) (st
 		return metav1.ConditionFalse, stalled, d.Stalled.Message
 	default:
 		return metav1.ConditionTrue, v1alpha1.ReasonRingAvailable,
-			"the ring can be loaded, and its minting key is " + s.Keyring.MintingKeyID + unknownRevoked(o.Key.Spec.RevokedKeyIDs, s)
+			"the ring can be loaded, and its minting key is " + s.Keyring.MintingKeyID + paused(o, s) + unknownRevoked(o.Key.Spec.RevokedKeyIDs, s)
 	}
+}
+
+// paused words what spec.rotation.paused holds up, or "": whoever asks for a rotation should not wait for it in vain.
+func paused(o Observation, s *v1alpha1.RequestStateKeyStatus) string {
+	if !o.Key.Spec.Rotation.Paused || s.Phase != v1alpha1.PhaseStable {
+		return ""
+	}
+	after := *o.Key
+	after.Status = *s
+	if reason, _ := trigger(&after, o.Now); reason != "" {
+		return "; " + heldByPause(reason)
+	}
+	return ""
 }
 
 func ringFault(ring *v1alpha1.Keyring) *RingFault {

@@ -38,8 +38,8 @@ func (p *planner) bootstrap() bool {
 	}
 	switch c := p.d.Census; {
 	case c.OfThisObject > 0:
-		p.stall(v1alpha1.ReasonRingLost, fmt.Sprintf("status holds no ring, but %d live pods report one of this object (%s): restore status from a backup, "+
-			"or annotate the key with %s=<RFC 3339 time> to start a new ring, which ends the rounds in flight", c.OfThisObject, names(c.Behind), v1alpha1.AnnotationBootstrapAt))
+		p.stall(v1alpha1.ReasonRingLost, fmt.Sprintf("status holds no ring, but live pods report one of this object (%s): restore status from a backup, "+
+			"or annotate the key with %s=<RFC 3339 time> to start a new ring, which ends the rounds in flight", names(c.Behind), v1alpha1.AnnotationBootstrapAt))
 	case c.Missing > 0:
 		p.stall(v1alpha1.ReasonRingLost, fmt.Sprintf("status holds no ring, but sidecars have run whose reports are missing (%s): wait for them to report, delete those pods, "+
 			"or annotate the key with %s=<RFC 3339 time> to start a new ring", names(c.Behind), v1alpha1.AnnotationBootstrapAt))

@@ -57,7 +57,7 @@ func (p *planner) verifyNew() bool {
 			p.d.RequeueAfter = due.Sub(p.o.Now)
 		}
 	case p.key.Spec.Rotation.Paused:
-		p.d.Reason = "a rotation is due (" + reason + ") but spec.rotation.paused is set"
+		p.d.Reason = heldByPause(reason)
 	case len(p.ring.Keys) >= v1alpha1.MaxRingKeys:
 		p.stall(v1alpha1.ReasonRingCorrupt, fmt.Sprintf("a rotation is due (%s) but the ring holds %d keys already", reason, len(p.ring.Keys)))
 	default:
@@ -65,6 +65,10 @@ func (p *planner) verifyNew() bool {
 		p.d.Nonce = nonce
 	}
 	return true
+}
+
+func heldByPause(reason string) string {
+	return "a rotation is due (" + reason + ") but spec.rotation.paused is set"
 }
 
 // overdue turns waiting for consumers into a stall that names them, once it has lasted longer than spec.rotation.stallAfter. It changes nothing else.

@@ -86,6 +86,7 @@ func TestWithoutEnforcementAPodWithoutSidecarIsShownWithTheFix(t *testing.T) {
 	if pod := awaitPods(t, f.ns, app, 1)[0]; len(pod.Spec.InitContainers) != 0 {
 		t.Fatalf("a pod whose label names no key was given %+v", pod.Spec.InitContainers)
 	}
+	awaitEvent(t, f.ns, "Pod", app+"-", "RequestStateKeyNotFound", "the label requeststate.dev/key names no RequestStateKey of this namespace", "create the key "+keyName)
 	applyKey(t, f.ns)
 	f.awaitKey(t, "the pod as unregistered", func(k *v1alpha1.RequestStateKey) error {
 		if c := k.Status.Consumers; c == nil || c.Unregistered != 1 || c.Registered != 0 {
@@ -93,7 +94,7 @@ func TestWithoutEnforcementAPodWithoutSidecarIsShownWithTheFix(t *testing.T) {
 		}
 		return nil
 	})
-	awaitEvent(t, f.ns, "RequestStateKey", keyName, "ConsumerUnregistered", "run no container "+sidecarName, "kubectl rollout restart", app+"-")
+	awaitEvent(t, f.ns, "RequestStateKey", keyName, "ConsumerUnregistered", "no container "+sidecarName, "kubectl rollout restart", app+"-")
 	restart(t, d)
 	awaitRollout(t, d)
 	running := awaitPods(t, f.ns, app, 1)
