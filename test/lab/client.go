@@ -20,7 +20,7 @@ type fleetClient struct {
 	thinks  bool
 	router  *router
 	session *mcp.ClientSession
-	asked   time.Time // when the present call was handed its state; zero: not yet
+	minted  time.Time // the earliest that the present call's state can be of; zero: it has none
 }
 
 func (c *fleetClient) connect(ctx context.Context) error {
@@ -35,7 +35,7 @@ func (c *fleetClient) connect(ctx context.Context) error {
 
 // answer is the person in front of the client.
 func (c *fleetClient) answer(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-	c.asked = time.Now()
+	c.minted = *c.router.sent.Load() // not now: on a machine that stood still the answer may be older than that
 	if c.thinks {
 		if err := Wait(ctx, rand.N(c.fleet.options.LongestThought)); err != nil { //nolint:gosec // how long a person thinks need not be unpredictable
 			return nil, err
@@ -46,7 +46,7 @@ func (c *fleetClient) answer(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.El
 
 func (c *fleetClient) loop(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
-		c.asked = time.Time{}
+		c.minted = time.Time{}
 		err := c.call(ctx, n)
 		switch {
 		case ctx.Err() != nil: // given up because the fleet is stopped
@@ -54,11 +54,11 @@ func (c *fleetClient) loop(ctx context.Context) {
 			c.fleet.thinking.Add(1)
 		case err == nil:
 			c.fleet.quick.Add(1)
-		case !c.asked.IsZero() && time.Since(c.asked) > TTL:
-			c.fleet.late.Add(1)
+		case c.age() > TTL:
+			c.fleet.tooSlow(fmt.Errorf("%w (%s after the state was asked for)", err, c.age()))
 			c.reconnect(ctx)
 		default:
-			c.fleet.fault(fmt.Errorf("%w (%s after the state was handed out)", err, c.age()))
+			c.fleet.fault(fmt.Errorf("%w (%s after the state was asked for)", err, c.age()))
 			if !c.fleet.options.Stubborn {
 				return
 			}
@@ -67,12 +67,12 @@ func (c *fleetClient) loop(ctx context.Context) {
 	}
 }
 
-// age returns for how long the present call has held its state.
+// age returns how old the present call's state is at most; 0: it has none.
 func (c *fleetClient) age() time.Duration {
-	if c.asked.IsZero() {
+	if c.minted.IsZero() {
 		return 0
 	}
-	return time.Since(c.asked).Round(time.Millisecond)
+	return time.Since(c.minted).Round(time.Millisecond)
 }
 
 // reconnect begins a new session, since the SDK may have given up the one that saw an error.

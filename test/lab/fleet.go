@@ -2,6 +2,8 @@ package lab
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +30,7 @@ type Counts struct {
 	Quick, Thinking int64
 	// Refused counts legitimate rounds that failed, for whatever cause.
 	Refused int64
-	// Late counts calls that failed after a client had held its token for longer than the ttl: nothing was promised to them.
+	// Late counts calls that failed with a token that may have been older than the ttl: nothing was promised to them.
 	Late int64
 	// Retried counts requests that were sent again since the process that they had been sent to was killed.
 	Retried int64
@@ -49,8 +51,9 @@ type Fleet struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu     sync.Mutex
-	faults []string
+	mu      sync.Mutex
+	faults  []string
+	tooLate []string
 }
 
 // NewFleet makes clients that do nothing before Start.
@@ -88,16 +91,28 @@ func (f *Fleet) Stop() {
 // maxFaults bounds how many faults are kept in words.
 const maxFaults = 20
 
-// Faults returns the first legitimate rounds that failed, in words.
+// Faults returns the first legitimate rounds that failed, in words, and then the first that came too late, which may explain them.
 func (f *Fleet) Faults() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.faults
+	return append(slices.Clone(f.faults), f.tooLate...)
+}
+
+// tooSlow notes a round that failed since its client had held its token for too long.
+func (f *Fleet) tooSlow(err error) {
+	f.late.Add(1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.tooLate) < maxFaults {
+		f.tooLate = append(f.tooLate, time.Now().Format("15:04:05.000 ")+"late: "+err.Error())
+	}
 }
 
 // fault notes a legitimate round that failed.
 func (f *Fleet) fault(err error) {
-	f.refused.Add(1)
+	if f.refused.Add(1) <= maxFaults {
+		err = fmt.Errorf("%w%s", err, f.lab.causes())
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.faults) == 0 && f.options.Say != nil {

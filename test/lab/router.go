@@ -9,13 +9,16 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // router sends each request of one client to a replica, and every retry to another one than the request before. It stands for a load balancer at its worst.
 type router struct {
 	fleet *Fleet
 	at    int
-	last  *Replica // that answered
+	last  *Replica                  // that answered
+	sent  atomic.Pointer[time.Time] // when the last request was; a token in its answer is no older
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -66,6 +69,8 @@ func (r *router) next(failed []*Replica) *Replica {
 
 // send makes one request. The answers of a Lab are small; one that breaks off half way must be known before the client sees its beginning.
 func (r *router) send(req *http.Request, body []byte, sidecar *Sidecar) (*http.Response, error) {
+	now := time.Now()
+	r.sent.Store(&now)
 	req = req.Clone(req.Context())
 	req.URL.Host, req.Host = sidecar.Proxy, ""
 	if body != nil {

@@ -40,6 +40,7 @@ type Server struct {
 	times     []time.Time
 	limit     *rate.Limiter // nil: none
 	throttled int
+	granted   map[string]int // what Limit let through, by operation
 }
 
 // Limit makes the server refuse what comes beyond so many requests a second, as AWS does.
@@ -67,7 +68,7 @@ func (s *Server) Load() (requests, throttled, peak int) {
 // operation and the status of its answer, before that is passed on.
 func Start(dir string, observe func(op string, status int)) *Server {
 	localconfig.AWSRegion, localconfig.AWSAccountId = Region, Account
-	s := &Server{db: data.NewDatabase(dir), counts: map[string]int{}, logger: logrus.New()}
+	s := &Server{db: data.NewDatabase(dir), counts: map[string]int{}, granted: map[string]int{}, logger: logrus.New()}
 	s.logger.SetOutput(io.Discard)
 	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op, refused := s.count(r)
@@ -132,6 +133,7 @@ func (s *Server) count(r *http.Request) (op string, refused bool) {
 		s.throttled++
 		return op, true
 	}
+	s.granted[op]++
 	return op, false
 }
 
@@ -140,6 +142,13 @@ func (s *Server) Count(op string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts[op]
+}
+
+// Granted returns how often an operation was called and not refused by Limit.
+func (s *Server) Granted(op string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.granted[op]
 }
 
 // Environment returns the variables with which a process's AWS SDK finds this server, and nothing else.

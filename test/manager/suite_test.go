@@ -121,9 +121,9 @@ func (w *world) startFleet() {
 	w.t.Cleanup(func() {
 		w.fleet.Stop()
 		c := w.fleet.Counts()
-		w.t.Logf("rounds %d, refused %d", c.Completed(), c.Refused)
+		w.t.Logf("rounds %d, refused %d, late %d", c.Completed(), c.Refused, c.Late)
 		if c.Thinking == 0 || c.Refused > 0 || c.Plaintext > 0 {
-			w.t.Errorf("clients: %+v\n%q", c, w.fleet.Faults())
+			w.t.Errorf("clients: %+v\n%q\n%s", c, w.fleet.Faults(), w.Logs())
 		}
 	})
 }

@@ -18,6 +18,7 @@ const (
 	recreatePod   = "pod deleted, one of the same name after it"
 	losePod       = "pod killed and gone, another one in its place"
 	cutCable      = "sidecar cut off from the API server"
+	freezeSidecar = "sidecar stood still"
 	killManager   = "manager killed and started again"
 	secondManager = "second manager for a while"
 	killAPIServer = "API server killed and started again"
@@ -31,7 +32,7 @@ var weights = []struct {
 	name   string
 	weight int
 }{
-	{killSidecar, 8}, {replacePod, 3}, {recreatePod, 2}, {losePod, 2}, {cutCable, 6}, {killManager, 5}, {secondManager, 2}, {killAPIServer, 2},
+	{killSidecar, 8}, {replacePod, 3}, {recreatePod, 2}, {losePod, 2}, {cutCable, 6}, {freezeSidecar, 4}, {killManager, 5}, {secondManager, 2}, {killAPIServer, 2},
 }
 
 func disturbanceNames() []string {
@@ -48,6 +49,7 @@ const (
 	longestDown    = time.Second     // between a kill and the next start
 	longestLinger  = 3 * time.Second // during which a terminating pod gets requests
 	longestCut     = 5 * time.Second
+	longestFreeze  = 4 * time.Second
 	longestPair    = 10 * time.Second
 	apiServerEvery = 30 * time.Second // at most, or nobody would be ready to be disturbed
 	mostDisturbed  = 2                // replicas at a time, so that three serve

@@ -3,6 +3,7 @@ package soak
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/requeststate/operator/test/lab"
@@ -10,7 +11,7 @@ import (
 
 // disturbReplica takes one of the replicas that nothing is done to, and does something to it.
 func (c *chaos) disturbReplica(ctx context.Context, name string) bool {
-	down, linger, cut := c.span(longestDown), c.span(longestLinger), c.span(longestCut)
+	down, linger, cut, freeze := c.span(longestDown), c.span(longestLinger), c.span(longestCut), c.span(longestFreeze)
 	pick := c.rand.IntN(replicas)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,6 +36,8 @@ func (c *chaos) disturbReplica(ctx context.Context, name string) bool {
 			r.Cable.Unplug()
 			err = lab.Wait(ctx, cut)
 			r.Cable.Plug()
+		case freezeSidecar:
+			err = c.freeze(ctx, r, freeze)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -53,6 +56,15 @@ func (c *chaos) restartSidecar(ctx context.Context, r *lab.Replica, down time.Du
 		return err
 	}
 	return c.lab.StartSidecar(ctx, r)
+}
+
+// freeze lets a sidecar stand still, as on a node that starves it: whatever it was in the middle of it goes on with later.
+func (c *chaos) freeze(ctx context.Context, r *lab.Replica, span time.Duration) error {
+	p := r.Sidecar().Process
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return errors.Join(lab.Wait(ctx, span), p.Signal(syscall.SIGCONT))
 }
 
 // replace deletes a pod as a rollout does, and starts another one: at once if it has another name, after the pod's end if it has the same, as a StatefulSet does.

@@ -177,7 +177,7 @@ func TestAnAttemptThatHangsIsGivenUpAndRetried(t *testing.T) {
 	defer close(stop)
 	cfg := testConfig(srv.URL)
 	cfg.RetryMaxAttempts = 3
-	w, err := New(cfg, testARN, "", Options{AttemptTimeout: 100 * time.Millisecond})
+	w, err := New(cfg, testARN, "", Options{AttemptTimeout: time.Second}) // the second attempt is answered well within it
 	if err != nil {
 		t.Fatal(err)
 	}
