@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -41,6 +42,8 @@ type Options struct {
 	Env *testenv.Env
 	// KMS wraps the key's data keys; nil: age does.
 	KMS *localkms.Server
+	// Environment is added to that of each process.
+	Environment map[string]string
 	// Verbose copies the logs of all processes to standard error.
 	Verbose bool
 	// Say tells the reader what happens; nil: silence.
@@ -69,9 +72,12 @@ type Lab struct {
 	endpoints []*Replica // those that get requests
 }
 
+// silence gives this process's own clients a logger, once; else, after 30 s, they complain that there is none.
+var silence = sync.OnceFunc(func() { log.SetLogger(logr.Discard()) })
+
 // Start starts the control plane with CRDs and policies, unless there is one, and makes the namespace.
 func Start(ctx context.Context, o Options) (l *Lab, err error) {
-	log.SetLogger(logr.Discard()) // of this process's own clients; else, after 30 s, they complain that there is none
+	silence()
 	l = &Lab{options: o, Env: o.Env}
 	defer func() {
 		if err != nil {
@@ -137,11 +143,14 @@ func (l *Lab) kubeconfig(name string, config *rest.Config) (string, error) {
 
 // spawn starts one of this project's binaries.
 func (l *Lab) spawn(name, binary string, args ...string) (*Process, error) {
-	var environment []string
+	more := map[string]string{}
 	if l.options.KMS != nil {
-		for name, value := range l.options.KMS.Environment() {
-			environment = append(environment, name+"="+value)
-		}
+		more = l.options.KMS.Environment()
+	}
+	maps.Copy(more, l.options.Environment)
+	var environment []string
+	for name, value := range more {
+		environment = append(environment, name+"="+value)
 	}
 	p, err := startProcess(name, filepath.Join(l.options.Binaries, binary), l.options.Verbose, environment, args...)
 	if err != nil {

@@ -64,10 +64,13 @@ func (s *Server) Load() (requests, throttled, peak int) {
 	return len(s.times), s.throttled, peak
 }
 
+// configure sets what local-kms keeps in variables of its package, once: several servers may start at a time.
+var configure = sync.OnceFunc(func() { localconfig.AWSRegion, localconfig.AWSAccountId = Region, Account })
+
 // Start serves on a free port of 127.0.0.1 and keeps its keys in dir. Its own main listens on all interfaces and is not used. observe, if not nil, is told of each
 // operation and the status of its answer, before that is passed on.
 func Start(dir string, observe func(op string, status int)) *Server {
-	localconfig.AWSRegion, localconfig.AWSAccountId = Region, Account
+	configure()
 	s := &Server{db: data.NewDatabase(dir), counts: map[string]int{}, granted: map[string]int{}, logger: logrus.New()}
 	s.logger.SetOutput(io.Discard)
 	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

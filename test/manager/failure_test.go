@@ -65,47 +65,56 @@ func kmsCondition(key *v1alpha1.RequestStateKey) (status, message string) {
 // While the KMS fails, however it fails, clients notice nothing, nothing advances, and the KMS is not asked over and over; when it is well again, work goes on by
 // itself.
 func TestAKMSThatFailsStopsRotationsAndNothingElse(t *testing.T) {
-	w := newWorld(t)
-	w.startManager("manager-0", nil)
-	w.startFleet()
 	for _, c := range []struct {
 		fault   faultproxy.Fault
 		message string
 	}{
 		{faultproxy.Throttling, "Throttling"}, {faultproxy.AccessDenied, "AccessDenied"}, {faultproxy.Reset, "Network"}, {faultproxy.Hang, "Timeout"},
 	} {
-		before := w.key().Status.Keyring.Generation
-		w.kms.faults.Fail(generate, c.fault, -1)
-		r := w.requestRotation()
-		asked := w.kms.faults.Count(generate)
-		key := w.awaitKey("a condition that tells of "+string(c.fault), func(key *v1alpha1.RequestStateKey) bool {
-			status, message := kmsCondition(key)
-			return status == "False" && strings.Contains(message, c.message)
+		t.Run(string(c.fault), func(t *testing.T) {
+			t.Parallel() // there is much to wait for
+			w := newWorld(t)
+			w.startManager("manager-0", nil, "--watch-namespaces", w.Namespace)
+			w.startFleet()
+			w.failAndHeal(c.fault, c.message)
 		})
-		if key.Status.Phase != v1alpha1.PhaseStable || key.Status.Keyring.Generation != before || !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ConditionReady) {
-			t.Errorf("%s: phase %s, generation %d, conditions %+v", c.fault, key.Status.Phase, key.Status.Keyring.Generation, key.Status.Conditions)
-		}
-		if _, message := kmsCondition(key); strings.Contains(message, "role-of-secrets") {
-			t.Errorf("%s: the condition quotes the service: %s", c.fault, message)
-		}
-		if err := lab.Wait(t.Context(), 4*time.Second); err != nil {
-			t.Fatal(err)
-		}
-		// At most the tries of 0, 1, 3 and 7 seconds, each with the three attempts of the SDK.
-		if n := w.kms.faults.Count(generate) - asked; n > 4*3 {
-			t.Errorf("%s: asked %d times within some 5 seconds", c.fault, n)
-		}
-		w.kms.faults.Heal()
-		w.kms.faults.Release()
-		key = w.awaitKey("the new key, after "+string(c.fault), func(key *v1alpha1.RequestStateKey) bool {
-			return key.Status.Keyring.Generation > before
-		})
-		if status, _ := kmsCondition(key); status != "True" {
-			t.Errorf("%s: after it KMSAvailable is %s", c.fault, status)
-		}
-		if _, err := w.AwaitRotation(t.Context(), r.nonce); err != nil {
-			t.Fatal(err)
-		}
+	}
+}
+
+// failAndHeal asks for a rotation while requests for data keys meet a fault, and lets it come to its end without.
+func (w *world) failAndHeal(fault faultproxy.Fault, says string) {
+	w.t.Helper()
+	before := w.key().Status.Keyring.Generation
+	w.kms.faults.Fail(generate, fault, -1)
+	r := w.requestRotation()
+	asked := w.kms.faults.Count(generate)
+	key := w.awaitKey("a condition that tells of "+string(fault), func(key *v1alpha1.RequestStateKey) bool {
+		status, message := kmsCondition(key)
+		return status == "False" && strings.Contains(message, says)
+	})
+	if key.Status.Phase != v1alpha1.PhaseStable || key.Status.Keyring.Generation != before || !meta.IsStatusConditionTrue(key.Status.Conditions, v1alpha1.ConditionReady) {
+		w.t.Errorf("phase %s, generation %d, conditions %+v", key.Status.Phase, key.Status.Keyring.Generation, key.Status.Conditions)
+	}
+	if _, message := kmsCondition(key); strings.Contains(message, "role-of-secrets") {
+		w.t.Errorf("the condition quotes the service: %s", message)
+	}
+	if err := lab.Wait(w.t.Context(), 4*time.Second); err != nil {
+		w.t.Fatal(err)
+	}
+	// At most the tries of 0, 1, 3 and 7 seconds, each with the three attempts of the SDK.
+	if n := w.kms.faults.Count(generate) - asked; n > 4*3 {
+		w.t.Errorf("asked %d times within some 5 seconds", n)
+	}
+	w.kms.faults.Heal()
+	w.kms.faults.Release()
+	key = w.awaitKey("the new key", func(key *v1alpha1.RequestStateKey) bool {
+		return key.Status.Keyring.Generation > before
+	})
+	if status, _ := kmsCondition(key); status != "True" {
+		w.t.Errorf("with the new key KMSAvailable is %s", status)
+	}
+	if _, err := w.AwaitRotation(w.t.Context(), r.nonce); err != nil {
+		w.t.Fatal(err)
 	}
 }
 

@@ -35,15 +35,18 @@ func startKMS(t *testing.T) *localKMS {
 	t.Cleanup(server.Close)
 	k.Server, k.faults = server, faultproxy.Start(server.URL)
 	t.Cleanup(k.faults.Close)
-	for name, value := range server.Environment() {
-		t.Setenv(name, value)
-	}
-	t.Setenv("AWS_ENDPOINT_URL_KMS", k.faults.URL)
 	var err error
 	if k.arn, err = server.CreateKey(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return k
+}
+
+// environment is what processes find it by.
+func (k *localKMS) environment() map[string]string {
+	environment := k.Environment()
+	environment["AWS_ENDPOINT_URL_KMS"] = k.faults.URL
+	return environment
 }
 
 // made notes that a data key was made, and strikes if that was asked for.

@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, kms: startKMS(t)}
 	var err error
-	if w.Lab, err = lab.Start(t.Context(), lab.Options{Binaries: binaries, Env: env, Say: t.Logf}); err != nil {
+	if w.Lab, err = lab.Start(t.Context(), lab.Options{Binaries: binaries, Env: env, Environment: w.kms.environment(), Say: t.Logf}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
