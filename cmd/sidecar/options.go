@@ -90,7 +90,7 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.maxConcurrent, "max-concurrent", proxy.DefaultMaxConcurrent, "most requests under way at a time, streams not counted, in the proxy and in the codec; more are answered 503")
 	f.IntVar(&o.maxStreams, "max-streams", proxy.DefaultMaxStreams, "most event streams, uploads and passthrough exchanges at a time; more are answered 503")
 	f.IntVar(&o.maxIncoming, "max-incoming-bodies", proxy.DefaultMaxIncomingBodies, "most requests whose JSON body is being read at a time; more are answered 503")
-	f.DurationVar(&o.headerTimeout, "header-timeout", server.DefaultReadHeaderTimeout, "how long a request's header may take to come")
+	f.DurationVar(&o.headerTimeout, "header-timeout", server.DefaultReadHeaderTimeout, "how long a request's header may take to come, from its first byte")
 	f.DurationVar(&o.bodyIdleTimeout, "body-idle-timeout", proxy.DefaultBodyIdleTimeout, "longest pause within a request's body; answers have no time limit")
 	f.DurationVar(&o.bodyTimeout, "body-timeout", proxy.DefaultBodyTimeout, "how long a JSON body may take to come, and a second more for each 16 KiB of it")
 	f.DurationVar(&o.writeStall, "write-stall-timeout", proxy.DefaultWriteStallTimeout, "end an answer of which the client takes nothing for so long")

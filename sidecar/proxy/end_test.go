@@ -50,6 +50,11 @@ func TestAnUpstreamThatCannotBeDialledIsLoggedWithWhatToCheck(t *testing.T) {
 	if text := b.logged(); !strings.Contains(text, "upstream did not answer") || strings.Contains(text, "remedy") {
 		t.Errorf("%s", text)
 	}
+	b = newBenchAt(t, upstreamThatSays(t, ""))
+	b.wantRPCError(b.post(call(`1`, "t", `{}`, `null`)), 502, `1`, "-32603")
+	if text := b.logged(); !strings.Contains(text, "it closed the connection before it answered") {
+		t.Errorf("%s", text)
+	}
 }
 
 func TestInvalidStatus(t *testing.T) {

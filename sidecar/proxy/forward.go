@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// idleConnTimeout is how long an unused connection to upstream is kept: less than servers keep theirs, or a request may be sent on one that is just being closed,
+// and is lost, since a call must not be made twice. Uvicorn and Node close theirs after 5 s, Gunicorn after 2.
+const idleConnTimeout = time.Second
+
 // newTransport returns a transport for a server next door: no proxy from the
 // environment, no compression of its own, no limit on how long the server thinks.
 func newTransport() *http.Transport {
@@ -19,7 +23,7 @@ func newTransport() *http.Transport {
 		DialContext:         dialer.DialContext,
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 64,
-		IdleConnTimeout:     60 * time.Second,
+		IdleConnTimeout:     idleConnTimeout,
 	}
 }
 
@@ -132,6 +136,9 @@ func dialCause(err error) string {
 	var network *net.OpError
 	if errors.As(err, &network) {
 		return network.Error()
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "it closed the connection before it answered"
 	}
 	return "no valid HTTP answer"
 }

@@ -46,12 +46,7 @@ var refusals = map[string]string{
 }
 
 // CloseWrite is for net/http, which lets a client read what was answered before it closes.
-func (c *jsonConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
+func (c *jsonConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 type jsonListener struct{ net.Listener }
 
@@ -62,13 +57,6 @@ func (l jsonListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	return &jsonConn{Conn: conn}, nil
-}
-
-func listenerOf(p Port) net.Listener {
-	if p.JSONRPC {
-		return jsonListener{p.Listener}
-	}
-	return p.Listener
 }
 
 type jsonConnKey struct{}

@@ -15,7 +15,7 @@ const (
 	// DefaultDrain bounds how long exchanges that are under way may go on after the end was asked for.
 	DefaultDrain = 10 * time.Second
 
-	// DefaultReadHeaderTimeout bounds how long a request's header may take to come.
+	// DefaultReadHeaderTimeout bounds how long a request's header may take to come, from its first byte.
 	DefaultReadHeaderTimeout = 10 * time.Second
 
 	// Longer than load balancers keep theirs, so that none writes a request into a connection that is being closed.
@@ -43,7 +43,7 @@ type Port struct {
 	JSONRPC bool
 	// MaxHeaderBytes bounds a request's header; 0: 64 KiB. A JSONRPC port reads up to twice as much and somewhat more, so that its handler can answer itself.
 	MaxHeaderBytes int
-	// ReadHeaderTimeout bounds how long a header may take to come; 0: DefaultReadHeaderTimeout.
+	// ReadHeaderTimeout bounds how long a header may take to come, from its first byte; 0: DefaultReadHeaderTimeout.
 	ReadHeaderTimeout time.Duration
 }
 
