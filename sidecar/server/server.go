@@ -98,3 +98,11 @@ func newServer(p Port, logger *slog.Logger) *http.Server {
 	}
 	return s
 }
+
+func listenerOf(p Port) net.Listener {
+	l := spareListener{Listener: p.Listener, header: cmp.Or(p.ReadHeaderTimeout, DefaultReadHeaderTimeout)}
+	if p.JSONRPC {
+		return jsonListener{l}
+	}
+	return l
+}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"net"
 	"sync/atomic"
 	"time"
@@ -55,12 +54,4 @@ func (l spareListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	return &spareConn{Conn: conn, header: l.header}, nil
-}
-
-func listenerOf(p Port) net.Listener {
-	l := spareListener{Listener: p.Listener, header: cmp.Or(p.ReadHeaderTimeout, DefaultReadHeaderTimeout)}
-	if p.JSONRPC {
-		return jsonListener{l}
-	}
-	return l
 }
